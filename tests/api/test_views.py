@@ -14,9 +14,12 @@ import pytest
 from door import SECRET, Door, fields, open_door, problem
 
 from mainspring.client.client import Client
-from mainspring.core.model import AttemptOutcome, Report, Worker
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import MINUTE
+from mainspring.core.model import AttemptOutcome, NewRun, Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED, State
 from mainspring.services.chores.tally_keeper import TallyKeeper
+from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 from mainspring.version import VERSION
@@ -83,7 +86,8 @@ def count_events(door: Door) -> None:
     async def work(store: Store) -> None:
         while await store.number_events(1_000):
             pass
-        await TallyKeeper(store, lambda: True, ManualClock(store.now()), Random(1)).finish()
+        levels = dict(Settings().service_levels)
+        await TallyKeeper(store, lambda: True, ManualClock(store.now()), Random(1), levels).finish()
 
     door.ask(work)
 
@@ -182,6 +186,31 @@ def test_relations_gates_and_stored_events(private_door: Door, client: httpx.Cli
     assert ok(client.get("/v1/workers/other/spans"))["items"] == []
 
 
+def test_service_levels_say_how_many_starts_were_in_time(private_door: Door, client: httpx.Client) -> None:
+    for priority in (1, 1, 7):
+        submit(client, priority=priority)
+
+    async def arrive_late(store: Store) -> None:
+        now, due_at = encode_time(store.now()), store.now() - 3 * MINUTE
+        await store.submit([NewRun(f"{now}{n:016}", "encode", due_at, due_at, priority=n) for n in (1, 2)])
+
+    private_door.ask(arrive_late)
+    assert len(end_all(private_door)) == 5
+    count_events(private_door)
+    found = ok(client.get("/v1/service-levels"))
+    shown = {each["priority"]: (each["within"], each["starts"], each["late"], each["met"]) for each in found["items"]}
+    assert shown == {
+        1: ("1m", 3, 1, pytest.approx(2 / 3)),
+        2: ("5m", 1, 0, 1.0),
+        3: ("30m", 0, 0, None),
+        7: (None, 1, 0, None),
+    }
+    assert found["items"][1]["late_p99"] > 180
+    ahead = {"since": (datetime.now(UTC) + timedelta(hours=1)).isoformat()}
+    assert all(each["starts"] == 0 for each in ok(client.get("/v1/service-levels", params=ahead))["items"])
+    assert invalid(client.get("/v1/service-levels", params={"since": "soon"})) == ["since"]
+
+
 def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client: httpx.Client) -> None:
     make(client, "good", manual=True)
     make(client, "bad", manual=True)
@@ -275,6 +304,7 @@ async def test_the_client_has_them_all(private_door: Door) -> None:
         assert (await client.insight.run_relations(run.run_id)).downstream == []
         assert (await client.actions.jobs("pause", q="nothing")).jobs == []
         assert (await client.insight.tallies()).items == []
+        assert [each.priority for each in (await client.insight.service_levels()).items] == [1, 2, 3]
         assert [each async for each in client.insight.errors()] == []
         assert (await client.insight.load()).jobs == 0
         assert (await client.insight.facets("queue")).items == []

@@ -51,6 +51,9 @@ def test_failures_are_listed_by_kind_and_retried_by_it_once(cli: Terminal) -> No
     (group,) = cli.json("errors")
     assert (group["type"], group["count"]) == ("ValueError", 3)
     assert "ValueError" in cli("errors").out
+    levels = {each["priority"]: each["starts"] for each in cli.json("service-levels", "--since", "1h")}
+    assert levels == {1: 0, 2: 0, 3: 0, 5: 3}
+    assert "30m" in cli("service-levels").out
     assert cli.json("errors", group["error"])["tasks"] == ["encode"]
     assert len(cli.json("run", "list", "--error", group["error"])) == 3
     assert cli.json("run", "act", "retry", "--error", group["error"], "--dry-run")["done"] == 0

@@ -6,7 +6,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.instants import HOUR, SECOND
+from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Event, Failure, Run
 from mainspring.core.runs.errors import generalized, kind_of_error
 from mainspring.core.runs.tallies import (
@@ -22,6 +22,7 @@ from mainspring.core.runs.tallies import (
 )
 
 NOW = 1_900_000_000 * SECOND
+LEVELS = {1: MINUTE}
 kinds = st.sampled_from([*(f"run.{each}" for each in OUTCOMES[:4]), "run.running", "run.retrying", "firing.missed",
                          "firing.fired", "job.paused"])  # fmt: skip
 events = st.builds(
@@ -36,20 +37,22 @@ events = st.builds(
     attempt=st.integers(1, 3),
     duration=st.none() | st.integers(0, HOUR),
     count=st.none() | st.integers(1, 5),
+    priority=st.none() | st.integers(1, 3),
+    late=st.none() | st.integers(0, HOUR),
 )
 
 
 def merged(parts: list[list[Event]]) -> dict[TallyKey, Tally]:
     found: dict[TallyKey, Tally] = {}
     for part in parts:
-        for key, tally in tally_events(part).items():
+        for key, tally in tally_events(part, LEVELS).items():
             found.setdefault(key, Tally({}, {}, {})).add(tally)
     return found
 
 
 @given(st.lists(events, max_size=30), st.integers(0, 30))
 def test_it_does_not_matter_how_events_are_split_into_batches(reported: list[Event], at: int) -> None:
-    assert merged([reported[:at], reported[at:]]) == tally_events(reported)
+    assert merged([reported[:at], reported[at:]]) == tally_events(reported, LEVELS)
 
 
 @given(st.lists(events, max_size=30))
@@ -65,6 +68,17 @@ def test_every_end_is_counted_once_for_the_namespace_its_job_and_its_task(report
             total = sum(tally.outcomes.get(outcome, 0) for key, tally in tallies.items() if key.kind == kind)
             assert total == sum(each.count or 1 for each in counted)
     assert all(key.began_at == period_of(key.kind, key.began_at) for key in tallies)
+
+
+def test_starts_are_counted_by_priority_against_their_service_levels() -> None:
+    started = [
+        Event("run.running", NOW, attempt=attempt, priority=priority, late=late)
+        for priority, late, attempt in ((1, MINUTE, 1), (1, MINUTE + 1, 2), (2, HOUR, 1), (5, HOUR, 1))
+    ]
+    tallies = tally_events(started, {1: MINUTE, 2: HOUR})
+    found = {key.name: (sum(tally.late.values()), tally.beyond) for key, tally in tallies.items()}
+    assert found == {"1": (2, 1), "2": (1, 0), "5": (1, 0)}, "a priority without a level is never late"
+    assert {key.kind for key in tallies} == {"priority"}
 
 
 @given(st.integers(0, 400 * HOUR))

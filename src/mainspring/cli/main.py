@@ -91,6 +91,9 @@ cli = LazyGroup(
         "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
         "queues": Entry("mainspring.cli.views.queues:queues", "List queues, pause or resume one."),
         "errors": Entry("mainspring.cli.views.errors:errors", "List kinds of failure."),
+        "service-levels": Entry(
+            "mainspring.cli.views.service_levels:service_levels", "Show how punctually runs started, by priority."
+        ),
         "load": Entry("mainspring.cli.views.load:load", "Show what is planned to start."),
         "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
         "versions": Entry("mainspring.cli.views.installation:versions", "Show which versions run."),

@@ -83,6 +83,13 @@ class Insight:
         query = {**_span(since=since, until=until), "bucket": bucket, "by": by, "job": job, "task": task}
         return await self._connection.ask(Request("GET", path_of("tallies"), query), records.Tallies)
 
+    async def service_levels(
+        self, *, since: datetime | None = None, until: datetime | None = None
+    ) -> records.ServiceLevels:
+        """How many attempts of each priority started within its service level."""
+        request = Request("GET", path_of("service-levels"), _span(since=since, until=until))
+        return await self._connection.ask(request, records.ServiceLevels)
+
     def errors(
         self, *, since: datetime | None = None, limit: int | None = None
     ) -> AsyncGenerator[records.ErrorGroup, None]:

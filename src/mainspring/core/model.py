@@ -403,6 +403,9 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     reason: str = ""
     duration: Duration | None = None
     count: int | None = None
+    priority: int | None = None
+    late: Duration | None = None
+    """How long after it was due an attempt started."""
 
 
 class EventBatch(msgspec.Struct, frozen=True):

@@ -98,6 +98,13 @@ class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
     task: Name | UnsetType = UNSET
 
 
+class LevelQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Of which span."""
+
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
+
+
 class ErrorQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which error groups."""
 

@@ -6,6 +6,7 @@ A pure function of the events: the loop that keeps them adds what it computes to
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeVar, get_args
 
 import msgspec
@@ -14,11 +15,18 @@ from mainspring.core.instants import HOUR, MINUTE, Duration, Instant
 from mainspring.core.model import Event
 
 K = TypeVar("K")
-Kind = Literal["all", "job", "task", "error"]
+Kind = Literal["all", "job", "task", "error", "priority"]
 Outcome = Literal["succeeded", "failed", "cancelled", "skipped", "missed"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
-PERIODS: Final[Mapping[Kind, Duration]] = {"all": 5 * MINUTE, "job": HOUR, "task": HOUR, "error": HOUR}
+PERIODS: Final[Mapping[Kind, Duration]] = {
+    "all": 5 * MINUTE,
+    "priority": 5 * MINUTE,
+    "job": HOUR,
+    "task": HOUR,
+    "error": HOUR,
+}
 """How long a period of each kind is. There are many jobs, so theirs are longer."""
+NO_LEVELS: Final[Mapping[int, Duration]] = MappingProxyType({})
 LISTENER: Final = "tallies"
 """The name under which the store keeps the position of what has been counted."""
 _LOWEST: Final[Duration] = 1_000
@@ -41,12 +49,15 @@ class Tally(msgspec.Struct, omit_defaults=True):
     outcomes: dict[Outcome, int] = {}
     late: dict[int, int] = {}
     took: dict[int, int] = {}
+    beyond: int = 0
+    """How many starts were later than the service level of their priority."""
 
     def add(self, other: Tally) -> None:
         """Add what another tally counted."""
         _add(self.outcomes, other.outcomes)
         _add(self.late, other.late)
         _add(self.took, other.took)
+        self.beyond += other.beyond
 
 
 def _add(into: dict[K, int], more: Mapping[K, int]) -> None:
@@ -83,10 +94,15 @@ def period_of(kind: Kind, at: Instant) -> Instant:
     return at - at % PERIODS[kind]
 
 
-def tally_events(events: Iterable[Event]) -> dict[TallyKey, Tally]:
-    """What events add to the tallies: for the namespace, and for the job and the task that each names."""
+def tally_events(events: Iterable[Event], levels: Mapping[int, Duration] = NO_LEVELS) -> dict[TallyKey, Tally]:
+    """What events add to the tallies: for the namespace, for the job and the task that each names, and for the priority
+    of what starts. `levels` are the service levels: how late a run of a priority may start."""
     found: dict[TallyKey, Tally] = {}
     for event in events:
+        if event.priority is not None and event.late is not None:
+            key = TallyKey(event.namespace, "priority", period_of("priority", event.at), str(event.priority))
+            beyond = event.late > levels.get(event.priority, event.late)
+            found.setdefault(key, Tally({}, {}, {})).add(Tally(late={step_of(event.late): 1}, beyond=int(beyond)))
         counted = _counted(event)
         if counted is None:
             continue

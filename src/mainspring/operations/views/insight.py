@@ -28,6 +28,7 @@ class Insight:
         events, tasks = StoredEvents(context), KnownTasks(context)
         self._errors = tallied.errors
         self.tallies = tallied.tallies
+        self.service_levels = tallied.service_levels
         self.error = tallied.error
         self.load = load.show
         self.load_at = load.at

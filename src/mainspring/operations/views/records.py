@@ -210,6 +210,30 @@ class Tallies(msgspec.Struct, frozen=True):
     """Whether there are more than were read: ask for a shorter span, or for larger buckets."""
 
 
+class ServiceLevel(msgspec.Struct, frozen=True, kw_only=True):
+    """How punctually attempts of a priority started. The percentiles are in seconds, to the next half power of two."""
+
+    priority: int
+    within: str | None
+    """How long after it is due an attempt starts at the latest; None: this priority has no service level."""
+    starts: int
+    late: int
+    """How many started later than that."""
+    met: float | None
+    """The share of starts that were in time, from 0 to 1; None if the priority has no service level."""
+    late_p50: float | None
+    late_p99: float | None
+
+
+class ServiceLevels(msgspec.Struct, frozen=True):
+    """Service levels by priority, over a span; and up to which event they are counted."""
+
+    items: list[ServiceLevel]
+    since: Moment
+    until: Moment
+    counted_to: int | None
+
+
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     """A kind of failure."""
 

@@ -24,7 +24,14 @@ from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
 from mainspring.operations.records import Page
 from mainspring.operations.values.from_rows import moment
-from mainspring.operations.views.records import ErrorGroup, ErrorStory, Tallies, TallyBucket
+from mainspring.operations.views.records import (
+    ErrorGroup,
+    ErrorStory,
+    ServiceLevel,
+    ServiceLevels,
+    Tallies,
+    TallyBucket,
+)
 from mainspring.store import Store
 
 MOST_ROWS: Final = 20_000
@@ -33,7 +40,7 @@ MOST_LOOKED_AT: Final = 200
 
 
 class Tallied:
-    """What `/v1/tallies`, `/v1/errors` and `mainspring errors` show."""
+    """What `/v1/tallies`, `/v1/service-levels`, `/v1/errors`, and the commands of these names show."""
 
     def __init__(self, context: Context) -> None:
         self._context = context
@@ -62,6 +69,21 @@ class Tallied:
         )
         items = [_bucket(at, name, tally) for (at, name), tally in _merged(rows[:MOST_ROWS], width).items()]
         return Tallies(items, format_duration(width), await store.tallied(), len(rows) > MOST_ROWS)
+
+    async def service_levels(self, *, since: datetime | None = None, until: datetime | None = None) -> ServiceLevels:
+        """How many attempts of each priority started within its service level, from `since` (a day ago) to `until`
+        (now), in periods of five minutes. Priorities of which nothing started are listed if they have a level."""
+        store = await self._context.open()
+        last = store.now() if until is None else from_datetime(until, "until")
+        first = period_of("priority", last - DAY if since is None else from_datetime(since, "since"))
+        levels = dict(self._context.settings.service_levels)
+        found = {str(priority): Tally({}, {}, {}) for priority in levels}
+        rows = await store.list_tallies(self._context.namespace, "priority", first, last, limit=MOST_ROWS)
+        for key, tally in rows:
+            found.setdefault(key.name, Tally({}, {}, {})).add(tally)
+        items = [_level(int(name), levels.get(int(name)), tally) for name, tally in found.items()]
+        items.sort(key=lambda item: item.priority)
+        return ServiceLevels(items, moment(first), moment(last), await store.tallied())
 
     async def errors(
         self, *, since: datetime | None = None, before: str | None = None, limit: int = 50
@@ -130,6 +152,19 @@ def _bucket(at: Instant, name: str, tally: Tally) -> TallyBucket:
         late_p99=_seconds(quantile(tally.late, 0.99)),
         took_p50=_seconds(quantile(tally.took, 0.5)),
         took_p95=_seconds(quantile(tally.took, 0.95)),
+    )
+
+
+def _level(priority: int, within: Duration | None, tally: Tally) -> ServiceLevel:
+    starts = sum(tally.late.values())
+    return ServiceLevel(
+        priority=priority,
+        within=None if within is None else format_duration(within),
+        starts=starts,
+        late=tally.beyond,
+        met=None if within is None or not starts else 1 - tally.beyond / starts,
+        late_p50=_seconds(quantile(tally.late, 0.5)),
+        late_p99=_seconds(quantile(tally.late, 0.99)),
     )
 
 

@@ -56,7 +56,7 @@ class Chores:
         self.reaper = Reaper(store, settings, clock, random, on_duty=self.on_duty)
         self.cleaner = Cleaner(store, self.on_duty, settings, clock, random)
         self.relay = Relay(store, self.on_duty, sinks, clock, random)
-        self.tally_keeper = TallyKeeper(store, self.on_duty, clock, random)
+        self.tally_keeper = TallyKeeper(store, self.on_duty, clock, random, dict(settings.service_levels))
         self.relay.on_numbered = self.tally_keeper.hint
         self.alerter: Alerter | None = None
         loops: list[Loop] = [self.reaper, self.cleaner, self.relay, self.tally_keeper]

@@ -5,16 +5,16 @@ The position is stored with the counts, in one transaction. So every event is co
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from random import Random
 from typing import Final
 
 from mainspring.clock import Clock
 from mainspring.core.answers import SeenFailure
-from mainspring.core.instants import EARLIEST
+from mainspring.core.instants import EARLIEST, Duration
 from mainspring.core.model import Event
 from mainspring.core.runs.errors import kind_of_error
-from mainspring.core.runs.tallies import Tally, TallyKey, period_of, tally_events
+from mainspring.core.runs.tallies import NO_LEVELS, Tally, TallyKey, period_of, tally_events
 from mainspring.core.states import FAILED
 from mainspring.services.loop import Loop
 from mainspring.store import Store
@@ -36,10 +36,19 @@ class TallyKeeper(Loop):
 
     name = "tally-keeper"
 
-    def __init__(self, store: Store, on_duty: Callable[[], bool], clock: Clock, random: Random) -> None:
+    def __init__(
+        self,
+        store: Store,
+        on_duty: Callable[[], bool],
+        clock: Clock,
+        random: Random,
+        levels: Mapping[int, Duration] = NO_LEVELS,
+    ) -> None:
+        """`levels` are the service levels by priority."""
         super().__init__(clock, random)
         self._store = store
         self._on_duty = on_duty
+        self._levels = levels
         self._position: int | None = None
         self._news_at = clock.monotonic()
 
@@ -80,7 +89,9 @@ class TallyKeeper(Loop):
         following = batches[-1].position + len(batches[-1].events)
         events = [event for batch in batches for event in batch.events]
         failures = await self._seen(events)
-        counted = await store.add_tallies(position, following, tally_events(events) | _failed(failures), failures)
+        counted = await store.add_tallies(
+            position, following, tally_events(events, self._levels) | _failed(failures), failures
+        )
         self._position = following if counted else None
         return len(batches)
 

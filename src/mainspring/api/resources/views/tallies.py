@@ -1,4 +1,5 @@
-"""`/v1/tallies`, `/v1/errors`, `/v1/load`, `/v1/ledger` and `/v1/terms`: what came to pass, and what is to come."""
+"""`/v1/tallies`, `/v1/service-levels`, `/v1/errors`, `/v1/load`, `/v1/ledger` and `/v1/terms`: what came to pass, and
+what is to come."""
 
 from __future__ import annotations
 
@@ -13,6 +14,7 @@ from mainspring.api.schemas.views import (
     ErrorQuery,
     LedgerPageQuery,
     LedgerQuery,
+    LevelQuery,
     LoadAtQuery,
     LoadQuery,
     SpreadBody,
@@ -34,6 +36,13 @@ async def show_tallies(request: Request) -> Response:
     they lag events by a moment, and cost the same whatever there is."""
     words = asked(request, "bucket", "by", "job", "task", moments=("since", "until"))
     return Response(200, await Tallied(Acting(request).context).tallies(**words))
+
+
+async def show_service_levels(request: Request) -> Response:
+    """How many attempts of each priority started within its service level (the setting `service_levels`), by default
+    over the last day. The counts are kept, so they lag events by a moment, and cost the same whatever there is."""
+    words = asked(request, moments=("since", "until"))
+    return Response(200, await Tallied(Acting(request).context).service_levels(**words))
 
 
 async def list_errors(request: Request) -> Response:
@@ -111,6 +120,10 @@ ENDPOINTS = (
     Endpoint(
         "GET", "/v1/tallies", show_tallies, "runs:read", "What ended, by period.", {200: records.Tallies},
         query=TallyQuery,
+    ),
+    Endpoint(
+        "GET", "/v1/service-levels", show_service_levels, "runs:read", "How punctually runs started, by priority.",
+        {200: records.ServiceLevels}, query=LevelQuery,
     ),
     Endpoint(
         "GET", "/v1/errors", list_errors, "runs:read", "List kinds of failure.", {200: Page[records.ErrorGroup]},

@@ -12,6 +12,7 @@ from mainspring.conformance.store.samples import (
     a_worker,
     another_try,
     failure,
+    gated,
     new_events,
     new_id,
     number_all,
@@ -20,7 +21,7 @@ from mainspring.conformance.store.samples import (
     take,
     take_one,
 )
-from mainspring.core.instants import HOUR
+from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Claim, Event, EventBatch, Report
 from mainspring.core.states import State
 from mainspring.errors import InvalidInput
@@ -57,6 +58,17 @@ class EventSuite:
         assert {(event.namespace, event.task) for event in events} == {("tenant-a", run.task)}
         assert [event.at for event in events] == sorted(event.at for event in events)
         assert (events[0].at, events[-1].at) == (run.created_at, clock.now())
+
+    async def test_a_start_says_its_priority_and_how_late_it_is(self, store: Store, clock: ManualClock) -> None:
+        plain, limited, delivered = (a_run(clock, priority=2), gated(clock, "g", priority=3), a_run(clock, priority=4))
+        await submit(store, plain, limited, delivered)
+        clock.advance(7 * SECOND)
+        assert await store.claim_these(a_worker(), [(delivered.id, 0)], TTL)
+        await take(store)
+        started = [event for event in await new_events(store) if event.kind == "run.running"]
+        assert sorted((event.priority, event.late) for event in started) == [
+            (priority, 7 * SECOND) for priority in (2, 3, 4)
+        ]
 
     async def test_every_end_of_a_run_is_told_by_its_name(self, store: Store, clock: ManualClock) -> None:
         words: dict[State, Callable[[Claim], Report]] = {

@@ -319,7 +319,8 @@ async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: D
     claims = [Claim(*(*row[:13], until)) for row in chosen]
     tx.events += [
         Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row["job_id"], claim.job,
-              claim.task, worker.id, claim.fire_at, claim.attempt + 1)
+              claim.task, worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority,
+              late=max(tx.now - claim.due_at, 0))
         for claim, row in zip(claims, chosen, strict=True)
     ]  # fmt: skip
     return claims

@@ -258,7 +258,8 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
     claims = [Claim(*row) for row in _read_claims(taken)]
     tx.events += [
         Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
-              worker.id, claim.fire_at, claim.attempt + 1)
+              worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority,
+              late=max(tx.now - claim.due_at, 0))
         for claim, job_id in zip(claims, _read_names(jobs), strict=True)
     ]  # fmt: skip
     return claims

@@ -54,10 +54,11 @@ def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Clai
     claims = []
     for created_at, job_id, *values in rows:
         claim = Claim(*values)
+        late = max(tx.now - claim.due_at, 0)
         about = (claim.namespace, claim.run_id, job_id, claim.job, claim.task)
         tx.events += (
             Event("run.submitted", created_at, *about),
-            Event("run.running", tx.now, *about, worker.id, claim.fire_at, 1),
+            Event("run.running", tx.now, *about, worker.id, claim.fire_at, 1, priority=claim.priority, late=late),
         )
         claims.append(claim)
     return claims

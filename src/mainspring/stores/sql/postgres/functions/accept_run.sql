@@ -41,7 +41,7 @@ BEGIN
     END IF;
   ELSE
     $19 := left($19, -1) || ',{"kind":"run.running","namespace":' || to_json($2) || ',"worker":' || to_json(offer.worker) || ',"at":'
-           || greatest($20, $9) || ',"attempt":1,"run_id":' || to_json($1) || ',"task":' || to_json($5) || '}]';
+           || greatest($20, $9) || ',"attempt":1,"priority":' || $8 || ',"late":' || greatest($20 - $9, 0) || ',"run_id":' || to_json($1) || ',"task":' || to_json($5) || '}]';
   END IF;
   INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
                                fire_at, idx, key, retry_of, created_at, token, worker, claimed_until, started_at)

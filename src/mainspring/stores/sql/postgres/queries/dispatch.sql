@@ -41,7 +41,8 @@ logged AS (
   SELECT count(*), '[' || string_agg(
            '{"kind":"run.running","at":' || started_at || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
            || coalesce(',"job_id":' || to_json(job_id), '') || coalesce(',"job":' || to_json(job), '') || ',"task":' || to_json(task)
-           || ',"worker":' || to_json($9::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || '}', ',')
+           || ',"worker":' || to_json($9::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || ',"priority":' || priority
+           || ',"late":' || started_at - due_at || '}', ',')
          || ']', $5
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,

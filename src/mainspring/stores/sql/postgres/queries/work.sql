@@ -46,7 +46,7 @@ taken AS (
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
-           $16::text || started_at || ',"attempt":' || attempt + 1 || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
+           $16::text || started_at || ',"attempt":' || attempt + 1 || ',"priority":' || priority || ',"late":' || started_at - due_at || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
            || CASE WHEN job_id IS NULL THEN '}' ELSE
                 ',"job_id":' || to_json(job_id) || coalesce(',"job":' || to_json(job), '') || coalesce(',"fire_at":' || fire_at, '') || '}' END,
            ',') || ']', $8
