@@ -31,6 +31,13 @@ from mainspring.stores.sqlite.submissions.intake import insert_runs
 
 _Q = load_queries("sqlite", "runs")
 _IDS = ids_only(_Q)
+_FOUND_BY = {
+    "job": _Q["found_by_job"],
+    "tag": _Q["found_by_tag"],
+    "task": _Q["found_by_task"],
+    "region": _Q["found_by_region"],
+}
+"""Unfinished runs, by the index of each filter that has one."""
 AFTER_ALL = "~"
 """Sorts after every id."""
 MANY_CLASSES = 1_000
@@ -254,7 +261,7 @@ def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -
     if not names:
         return None
     fewest = min(names, key=sizes.__getitem__)
-    return [row[0] for row in tx.execute(_Q[f"found_by_{fewest}"], values)]
+    return [row[0] for row in tx.execute(_FOUND_BY[fewest], values)]
 
 
 def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:
