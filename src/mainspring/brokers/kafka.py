@@ -1,9 +1,10 @@
 """The broker on Kafka: a topic for each namespace, queue, region and band of priorities.
 
-The key of a record is the run's order key, so runs of one key are in one partition and keep their order there. Workers
-are members of one consumer group, which assigns the partitions. A worker's offset in a partition is committed up to the
-first record that it has not acknowledged. Kafka can neither take a record back nor put one before another: the
-dispatcher publishes again what a worker gives up, and each band of priorities is a topic of its own.
+The key of a record is the run's order key, so runs of one key are in one partition and keep their order there; a run
+without one goes to any partition. Workers are members of one consumer group, which assigns the partitions. A worker's
+offset in a partition is committed up to the first record that it has not acknowledged. Kafka can neither take a record
+back nor put one before another: the dispatcher publishes again what a worker gives up, and each band of priorities is a
+topic of its own.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ class KafkaBroker:
             return
         publisher = await self._publishers.get()
         records = [
-            (self._layout.destination(each).name, (each.order_key or each.run_id).encode(), encode(each), _NO_HEADERS)
+            (self._layout.destination(each).name, each.order_key.encode() or None, encode(each), _NO_HEADERS)
             for each in notices
         ]
         await publisher.publish(records, dict.fromkeys((record[0] for record in records), self._partitions))
@@ -102,7 +103,7 @@ class KafkaBroker:
         publisher = await self._publishers.get()
         origin = [("topic", record.topic.encode()), ("offset", str(record.offset).encode())]
         await publisher.publish(
-            [(self._dead_letters, record.key or b"", record.value or b"", origin)], {self._dead_letters: 1}
+            [(self._dead_letters, record.key, record.value or b"", origin)], {self._dead_letters: 1}
         )
 
     async def depth(self) -> Sequence[Depth]:
@@ -278,7 +279,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
                 await bounded(consumer.stop(), CLOSE_S)
 
     async def _consume(self, consumer: AIOKafkaConsumer) -> None:
-        pulse = Pulse(consumer.topics, self._link.timeout_s, GIVE_UP_S)
+        pulse = Pulse(partial(_ask, consumer), self._link.timeout_s, GIVE_UP_S)
         self._consumer, self._pulse, self._trouble = consumer, pulse, ""
         self._connected.set()
         tasks = [asyncio.ensure_future(each) for each in (pulse.run(), self._poll(consumer), self._commit_acks())]
@@ -365,3 +366,10 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         for each in assigned:
             self._open[each] = {}
             self._next[each] = 0
+
+
+async def _ask(consumer: AIOKafkaConsumer) -> None:
+    """Ask any broker of the cluster about the topics of a consumer. Its public methods ask about all topics: that took
+    8 ms of CPU time beside 119 topics, three times a second."""
+    if not await consumer._client.force_metadata_update():
+        raise KafkaError("no broker of the cluster answers")

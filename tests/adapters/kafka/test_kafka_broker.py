@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.client import AIOKafkaClient
 
 from broker_servers import find_server
 from mainspring import Mainspring
 from mainspring.adapter import AdapterContext
-from mainspring.broker import Subscription
+from mainspring.broker import Notice, Subscription
 from mainspring.brokers.kafka import KafkaBroker
 from mainspring.clock import SystemClock
 from mainspring.conformance import BrokerConformance
@@ -91,6 +92,41 @@ async def test_the_autoscaler_follows_the_lag(tmp_path: Path) -> None:
 
 def _ignore(_: object) -> None:
     return None
+
+
+async def test_a_worker_never_asks_about_all_topics_of_the_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a cluster with thousands of topics the answer would take all of the worker's time."""
+    asked, about_all, real = 0, False, AIOKafkaClient._metadata_update
+
+    async def count(client: Any, cluster: Any, topics: Any) -> Any:
+        nonlocal asked, about_all
+        asked, about_all = asked + 1, about_all or not topics
+        return await real(client, cluster, topics)
+
+    broker = KafkaBroker(f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s", AdapterContext())
+    subscription = await broker.subscribe(a_worker(), lambda: None)
+    monkeypatch.setattr(AIOKafkaClient, "_metadata_update", count)
+    async with asyncio.timeout(60):
+        while asked < 3:  # The library has no event for it.
+            await asyncio.sleep(0.05)
+    assert not about_all
+    assert await subscription.receive(1) == []  # It raises if the server did not answer.
+    await subscription.close()
+    _, admin = await (await broker._publishers.get()).ready()
+    await admin.delete_topics(list(broker._layout.names()))
+    await broker.close()
+
+
+async def test_runs_without_a_key_go_to_all_partitions_in_turn(clock: ManualClock) -> None:
+    url = f"{find_server('KAFKA')}?prefix={secrets.token_hex(4)}.&timeout=10s&partitions=3"
+    broker, run = KafkaBroker(url, AdapterContext()), a_run(clock)
+    place = (run.namespace, run.queue, run.region, run.priority, run.due_at)
+    await broker.publish([Notice(f"r{number}", 0, *place) for number in range(9)])
+    await broker.publish([Notice(f"k{number}", 0, *place, "one key") for number in range(5)])
+    assert sorted(each.waiting for each in await broker.depth()) == [3, 3, 8]
+    _, admin = await (await broker._publishers.get()).ready()
+    await admin.delete_topics(list(broker._layout.names()))
+    await broker.close()
 
 
 async def test_closing_ends_also_if_the_library_swallows_a_cancellation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import logging
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from random import randrange
 from typing import Any, Final, TypeVar
 
 from aiokafka import AIOKafkaProducer
@@ -97,8 +98,8 @@ class KafkaLink:
                 raise self.unavailable(f"the topic {name} cannot be created: {for_code(code).__name__}")
 
 
-Record = tuple[str, bytes, bytes, list[tuple[str, bytes]]]
-"""Topic, key, value and headers."""
+Record = tuple[str, bytes | None, bytes, list[tuple[str, bytes]]]
+"""Topic, key, value and headers. A record without a key may go to any partition."""
 
 
 class KafkaPublisher:
@@ -168,12 +169,16 @@ class KafkaPublisher:
 
 async def _send(producer: AIOKafkaProducer, records: Sequence[Record]) -> None:
     """Send records in batches of their partitions: record by record, the library makes a future for each, and takes
-    half as many in the same time. Records of one key keep their order."""
+    half as many in the same time. Records of one key keep their order; those without a key go to all partitions in
+    turn, because the hash of a key costs as much CPU time as the rest of a record."""
     batches: dict[tuple[str, int], list[Record]] = {}
     partitions = {topic: sorted(await producer.partitions_for(topic)) for topic in {record[0] for record in records}}
-    for record in records:
-        known = partitions[record[0]]
-        batches.setdefault((record[0], known[_hash(record[1]) % len(known)]), []).append(record)
+    turn = randrange(1 << 16)  # Publications of single records must not all go to the first partition.
+    for number, record in enumerate(records, turn):
+        topic, key, *_ = record
+        known = partitions[topic]
+        chosen = known[(number if key is None else _hash(key)) % len(known)]
+        batches.setdefault((topic, chosen), []).append(record)
     sent: list[Any] = []
     for (topic, partition), some in batches.items():
         batch = producer.create_batch()
