@@ -21,6 +21,10 @@ class _Member(NamedTuple):
     outcome: asyncio.Future[Outcome]
 
 
+_Batch = dict[AttemptContext, _Member]
+"""The runs of one call. A dict, because a run that is stopped leaves it: a list would be searched for each."""
+
+
 class BatchExecutor:
     """For one task, whose function takes a list: joins the lists of several runs, and splits the results."""
 
@@ -30,9 +34,9 @@ class BatchExecutor:
         # Waiting for more runs than can be under way at once would be in vain.
         self._most = min(task.defaults.batch or 1, concurrency, task.defaults.limit or concurrency)
         self._wait_s = task.defaults.batch_wait / SECOND
-        self._waiting: list[_Member] = []
+        self._waiting: _Batch = {}
         self._timer: asyncio.TimerHandle | None = None
-        self._calls: set[asyncio.Task[None]] = set()
+        self._calls: dict[asyncio.Task[None], _Batch] = {}
 
     async def run(self, attempt: AttemptContext) -> Outcome:
         isolation = attempt.options.isolation
@@ -47,28 +51,33 @@ class BatchExecutor:
             return failed(error, final=True, unfit=True)
         attempt.here = True
         member = _Member(attempt, parameter, items, asyncio.get_running_loop().create_future())
-        self._waiting.append(member)
+        self._waiting[attempt] = member
         if len(self._waiting) >= self._most:
             self._begin()
         elif self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(self._wait_s, self._begin)
         try:
             return await member.outcome
-        finally:
-            if member in self._waiting:
-                self._waiting.remove(member)
+        except asyncio.CancelledError:
+            self._leave(attempt)
+            raise
 
     def _begin(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        members, self._waiting = self._waiting, []
-        if members:
-            call = asyncio.get_running_loop().create_task(self._call(members))
-            self._calls.add(call)
-            call.add_done_callback(self._calls.discard)
-            for member in members:
-                member.outcome.add_done_callback(lambda _: _stop_if_abandoned(call, members))
+        batch, self._waiting = self._waiting, {}
+        if batch:
+            call = asyncio.get_running_loop().create_task(self._call(list(batch.values())))
+            self._calls[call] = batch
+            call.add_done_callback(self._calls.pop)
+
+    def _leave(self, attempt: AttemptContext) -> None:
+        """A run was stopped: it waits no more. A call that all of its runs have left is stopped as well."""
+        self._waiting.pop(attempt, None)
+        for call, batch in self._calls.items():
+            if batch.pop(attempt, None) is not None and not batch:
+                call.cancel()
 
     async def _call(self, members: Sequence[_Member]) -> None:
         items = [item for member in members for item in member.items]
@@ -130,9 +139,3 @@ def _describe(results: object) -> str:
 def _resolve(member: _Member, outcome: Outcome) -> None:
     if not member.outcome.done():
         member.outcome.set_result(outcome)
-
-
-def _stop_if_abandoned(call: asyncio.Task[None], members: Sequence[_Member]) -> None:
-    """Stop the call if all runs of the batch were stopped."""
-    if not call.done() and all(member.outcome.cancelled() for member in members):
-        call.cancel()
