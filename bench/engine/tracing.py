@@ -20,8 +20,10 @@ from pathlib import Path
 
 BATCH = 10
 """Runs of one submission: a sampler decides once for each."""
-MODES = {"off": None, "metrics": "0", "1 %": "0.01", "10 %": "0.1", "all": "1"}
-"""The share of submissions that is traced; metrics are exported each second wherever tracing is on."""
+DEFAULT = "default"
+MODES = {"off": None, "metrics": "0", DEFAULT: DEFAULT, "1 %": "0.01", "10 %": "0.1", "all": "1"}
+"""The share of submissions that is traced, or the default of Mainspring; metrics are exported each second wherever
+tracing is on."""
 
 
 class _Sink(BaseHTTPRequestHandler):
@@ -67,7 +69,8 @@ def one_round(share: str | None, runs: int, collector: str, source: str | None) 
             given["PYTHONPATH"] = source
         if share is not None:
             given |= {"MAINSPRING_OTEL": collector, "OTEL_METRIC_EXPORT_INTERVAL": "1000"}
-            given |= {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": share}
+        if share not in (None, DEFAULT):
+            given |= {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": str(share)}
         command = [sys.executable, "-m", "bench.engine.tracing", "--drain", str(runs)]
         done = subprocess.run(command, env={**os.environ, **given}, check=True, capture_output=True, text=True)
         rate, used = map(float, done.stdout.split())

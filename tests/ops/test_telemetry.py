@@ -22,12 +22,14 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import Decision
 
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TASK, a_run, a_worker, failure, success
 from mainspring.core.instants import SECOND
 from mainspring.sdk.hooks import Submission
+from mainspring.services.telemetry.exporting import RunBudget
 from mainspring.services.telemetry.traced_store import TracedStore
 from mainspring.services.telemetry.tracing import Tracing, carried
 from mainspring.settings import Settings
@@ -224,6 +226,37 @@ async def test_runs_of_one_submission_share_the_spans_of_what_the_store_does_in_
     assert (runs("claim", together), runs("attempt", together)) == (["3"], ["1"] * 3)
     assert runs("report", together) == ["2", "1"]  # Two calls of the store.
     assert (runs("claim", alone), runs("attempt", alone), runs("report", alone)) == (["1"], ["1"], ["1"])
+
+
+def test_by_default_traces_of_twenty_runs_a_second_are_sampled() -> None:
+    now = 0.0
+    budget = RunBudget(clock=lambda: now)
+
+    def sampled(runs: int) -> bool:
+        decision = budget.should_sample(None, 1, "submit", attributes={"mainspring.runs": str(runs)}).decision
+        return decision is Decision.RECORD_AND_SAMPLE
+
+    assert [sampled(1) for _ in range(21)] == [True] * 20 + [False]
+    now = 1.0
+    assert sampled(100)  # Whole, though only 20 are left: then the next four seconds have nothing.
+    now = 4.9
+    assert not sampled(1)
+    now = 5.1
+    assert sampled(1)
+    now = 3_600.0
+    assert [sampled(1) for _ in range(21)] == [True] * 20 + [False]  # A calm hour is not saved up.
+
+
+def test_a_sampler_of_the_environment_replaces_the_default() -> None:
+    code = (
+        "from mainspring.services.telemetry.exporting import open_provider\n"
+        "print(open_provider('http://127.0.0.1:1').sampler.get_description())"
+    )
+    for chosen, expected in ((None, "RunBudget"), ("always_on", "AlwaysOnSampler")):
+        environ = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+        environ |= {} if chosen is None else {"OTEL_TRACES_SAMPLER": chosen}
+        done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=True)
+        assert expected in done.stdout
 
 
 def test_a_repeated_submission_from_another_trace_is_the_same_submission(new_store: Callable[[], str]) -> None:

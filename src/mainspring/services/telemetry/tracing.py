@@ -132,6 +132,7 @@ class Tracing:
     def _plan(self, firing: PlannedFiring, spans: list[Span]) -> PlannedFiring:
         run = firing.runs[0]
         attributes = {"mainspring.namespace": run.namespace, "mainspring.job": run.job or ""}
+        attributes["mainspring.runs"] = str(len(firing.runs))
         # A plan starts a trace of its own: the loop that plans has no caller.
         span = self._tracer.start_span(f"plan {run.job}", Context(), SpanKind.PRODUCER, attributes)
         spans.append(span)
