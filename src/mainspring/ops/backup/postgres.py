@@ -207,6 +207,9 @@ async def _load(connection: Connection, folder: Path, manifest: Manifest, now: I
             problem = f"gives other rows of {part.table} than were backed up"
             raise InvalidInput("backup", str(folder), problem, "choose another backup")
     await _switch_triggers(connection, "ENABLE")
+    for part in manifest.parts:
+        # Without statistics the server plans as for empty tables: to settle 20,000 due jobs then takes twice as long.
+        await connection.execute(f"ANALYZE mainspring.{part.table}")
     for sequence, value in manifest.sequences.items():
         if value:
             await connection.execute("SELECT setval(('mainspring.' || $1::text)::regclass, $2)", sequence, value)
