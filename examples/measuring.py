@@ -7,9 +7,11 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
+from statistics import median
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -93,6 +95,50 @@ async def used_cpu(stage: Stage, since: Mapping[str, float] = MappingProxyType({
     return {part: max(value - since.get(part, 0.0), 0.0) for part, value in used.items()}
 
 
+class Costs:
+    """What the processes of a stage cost while work was offered: filled in at the end of `measured`."""
+
+    def __init__(self) -> None:
+        self.used: Mapping[str, float] = {}
+        """CPU seconds by part: see `used_cpu`."""
+        self.memory_mb: list[float] = []
+        """Of all processes of the stage together, each second. PostgreSQL and brokers are not included."""
+
+    def growth(self) -> str:
+        """The memory in the second quarter of the time and in the last: equal if nothing grows."""
+        quarter = len(self.memory_mb) // 4
+        if not quarter:
+            return "memory: too short to say"
+        early, late = (median(part) for part in (self.memory_mb[quarter : 2 * quarter], self.memory_mb[-quarter:]))
+        return f"memory of the processes: {early:,.0f} MB in the second quarter, {late:,.0f} MB in the last"
+
+
+@asynccontextmanager
+async def measured(stage: Stage) -> AsyncIterator[Costs]:
+    """Measure the processes of a stage while the body runs."""
+    costs, before = Costs(), await used_cpu(stage)
+
+    async def watch() -> None:
+        while True:
+            costs.memory_mb.append(sum(_memory_mb(process.pid) for process in stage.processes))
+            await asyncio.sleep(1)
+
+    watching = asyncio.create_task(watch())
+    try:
+        yield costs
+    finally:
+        watching.cancel()
+    costs.used = await used_cpu(stage, before)
+
+
+def _memory_mb(pid: int) -> float:
+    try:
+        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    except OSError:  # It has ended, or this is not Linux.
+        return 0.0
+    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+
 def _cpu_s(pid: int) -> float:
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
@@ -101,37 +147,54 @@ def _cpu_s(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")  # Its own, and that of children that have ended.
 
 
-def report_load(
-    source: Source, load: Load, took_s: float, latencies_s: Sequence[float], what: str, used: Mapping[str, float]
-) -> str:
-    """The figures, and one line for the table in docs/reference-systems.md.
+class Measured(NamedTuple):
+    """The figures of one load, as text, and as rows of the two tables of docs/reference-systems.md."""
 
-    `latencies_s` are in the order in which the jobs were offered; `what` says what they span. `used` is the CPU time of
-    each part, by `used_cpu`.
-    """
+    figures: str
+    row: str
+    cpu_row: str
+
+    def __str__(self) -> str:
+        return f"{self.figures}\n{self.row}\n{self.cpu_row}"
+
+
+ROLES = {"client": ("client", "upload"), "scheduler": ("scheduler", "controller"), "PostgreSQL": ("PostgreSQL",)}
+"""Which parts of `used_cpu` a column of the table sums up. All other processes work, and may schedule as well."""
+
+
+def report_load(
+    source: Source, load: Load, took_s: float, latencies_s: Sequence[float], what: str, costs: Costs
+) -> Measured:
+    """The figures. `latencies_s` are in the order in which the jobs were offered; `what` says what they span."""
     if not latencies_s:
-        return f"{source.system}: nothing was done"
+        return Measured(f"{source.system}: nothing was done", "", "")
     ordered, done = sorted(latencies_s), len(latencies_s)
     p50, p99, worst = (_part(ordered, part) for part in (0.5, 0.99, 1.0))
     first, second = (_part(sorted(half), 0.5) for half in (latencies_s[: done // 2 or 1], latencies_s[done // 2 :]))
     rate = done / took_s
     scale = rate * DAY_S
-    each_us = {name: value / done * 1e6 for name, value in used.items()}
+    each_us = {name: value / done * 1e6 for name, value in costs.used.items()}
     parts = ", ".join(f"{name} {value:,.0f}" for name, value in each_us.items())
     most = (os.cpu_count() or 1) / sum(each_us.values()) * 1e6
-    return "\n".join(
-        (
-            f"{source.system}: {done} of {round(load.rate * load.seconds)} jobs in {took_s:.0f} s",
-            f"  source  {source.per_day:,} a day ({source.per_s:,.1f}/s), under {source.within_s:g} s",
-            f"  here    {scale:,.0f} a day ({rate:,.0f}/s): {scale / source.per_day:,.2f} times the source",
-            f"  {what}: p50 {_span(p50)}, p99 {_span(p99)}, longest {_span(worst)}",
-            f"  p50 of the first half {_span(first)}, of the second {_span(second)}: equal if the backlog is flat",
-            f"  CPU time of a job: {parts}: {sum(each_us.values()):,.0f} µs, {most:,.0f}/s on {os.cpu_count()} cores",
-            f"  {machine()}",
-            f"| {source.system} | {source.approach} | {source.per_day:,} | {source.within_s:g} s | {rate:,.0f}/s for"
-            f" {load.seconds:g} s = {scale / 1e6:,.1f} M | {_span(p50)} / {_span(p99)} / {_span(worst)} |",
-        )
+    figures = (
+        f"{source.system}: {done} of {round(load.rate * load.seconds)} jobs in {took_s:.0f} s",
+        f"  source  {source.per_day:,} a day ({source.per_s:,.1f}/s), under {source.within_s:g} s",
+        f"  here    {scale:,.0f} a day ({rate:,.0f}/s): {scale / source.per_day:,.2f} times the source",
+        f"  {what}: p50 {_span(p50)}, p99 {_span(p99)}, longest {_span(worst)}",
+        f"  p50 of the first half {_span(first)}, of the second {_span(second)}: equal if the backlog is flat",
+        f"  CPU time of a job: {parts}: {sum(each_us.values()):,.0f} µs, {most:,.0f}/s on {os.cpu_count()} cores",
+        f"  {costs.growth()}",
+        f"  {machine()}",
     )
+    row = (
+        f"| {source.system} | {source.approach} | {source.per_day:,} | {source.within_s:g} s | {rate:,.0f}/s for"
+        f" {load.seconds:g} s = {scale / 1e6:,.1f} M | {_span(p50)} / {_span(p99)} / {_span(worst)} |"
+    )
+    by_role = {role: sum(each_us.get(part, 0.0) for part in parts) for role, parts in ROLES.items()}
+    working = sum(each_us.values()) - sum(by_role.values())
+    columns = (by_role["client"], by_role["scheduler"], working, by_role["PostgreSQL"], sum(each_us.values()))
+    cpu_row = f"| {source.system} | {' | '.join(f'{each:,.0f} µs' for each in columns)} | {most:,.0f}/s |"
+    return Measured("\n".join(figures), row, cpu_row)
 
 
 def _part(ordered: Sequence[float], part: float) -> float:

@@ -269,12 +269,17 @@ async def connected(url: str) -> AsyncIterator[Any]:
         await connection.close()
 
 
-async def until(holds: Callable[[], Awaitable[T]], what: str, logs: Callable[[], str] | None = None) -> T:
-    """Wait until a condition holds, and return its value. AssertionError after a minute."""
-    deadline = time.monotonic() + PATIENCE_S
+async def until(
+    holds: Callable[[], Awaitable[T]],
+    what: str,
+    logs: Callable[[], str] | None = None,
+    patience_s: float = PATIENCE_S,
+) -> T:
+    """Wait until a condition holds, and return its value. AssertionError after a minute, or after `patience_s`."""
+    deadline = time.monotonic() + patience_s
     while not (value := await holds()):
         if time.monotonic() > deadline:
-            raise AssertionError(f"no {what} within {PATIENCE_S:g} s\n{logs() if logs is not None else ''}")
+            raise AssertionError(f"no {what} within {patience_s:g} s\n{logs() if logs is not None else ''}")
         await asyncio.sleep(LOOK_S)
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from examples.measuring import AIRBNB, Load, read_load, report_load, used_cpu
+from examples.measuring import AIRBNB, Load, Measured, measured, read_load, report_load
 from examples.running import connected, new_stage
 from mainspring import every
 
@@ -14,7 +14,7 @@ NODES = 3
 PERIOD_S = 10
 
 
-async def measure(load: Load) -> str:
+async def measure(load: Load) -> Measured:
     """From the instant of each firing to the end of its work, by the clock of the database."""
     jobs = round(load.rate * PERIOD_S)
     async with new_stage(HERE / "app.py", recorded=False) as stage, connected(stage.store) as ledger:
@@ -27,10 +27,9 @@ async def measure(load: Load) -> str:
                 f"listing-{number}", every(f"{PERIOD_S}s"), task="refresh_listing", args={"listing": number}
             )
         began = await ledger.fetchval("SELECT clock_timestamp()")
-        before = await used_cpu(stage)
-        await asyncio.sleep(load.seconds)
-        await stage.drained()
-        used = await used_cpu(stage, before)
+        async with measured(stage) as costs:
+            await asyncio.sleep(load.seconds)
+            await stage.drained()
         rows = await ledger.fetch(
             "SELECT extract(epoch FROM at - fire_at)::float8 AS late FROM airbnb.done"
             " WHERE job LIKE 'listing-%' AND fire_at BETWEEN $1 AND $1 + $2 * interval '1 second' ORDER BY fire_at",
@@ -38,7 +37,7 @@ async def measure(load: Load) -> str:
             load.seconds,
         )
         await stage.stop()
-    return report_load(AIRBNB, load, load.seconds, [row["late"] for row in rows], "due to done", used)
+    return report_load(AIRBNB, load, load.seconds, [row["late"] for row in rows], "due to done", costs)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Any
 
 from examples.google.scenario import REGIONS, settings, start_controller, start_worker
-from examples.measuring import GOOGLE, Load, offer, read_load, report_load, used_cpu
-from examples.running import connected, new_stage, until
+from examples.measuring import GOOGLE, Load, Measured, measured, offer, read_load, report_load
+from examples.running import PATIENCE_S, connected, new_stage, until
 
 HERE = Path(__file__).parent
 CONTROLLERS = 2
 
 
-async def measure(load: Load) -> str:
+async def measure(load: Load) -> Measured:
     """From the submission of each probe to its note in the database, with controllers and workers running."""
     async with new_stage(HERE / "app.py", settings("etcd"), recorded=False) as stage:
 
@@ -38,18 +38,17 @@ async def measure(load: Load) -> str:
         for region in REGIONS:
             start_worker(stage, region, MAINSPRING_CONCURRENCY="500")
         await stage.workers_ready(len(REGIONS))
-        before = await used_cpu(stage)
-        took_s = await offer(load, submit)
         async with connected(stage.store) as ledger:
-            began = time.monotonic()
-            await until(lambda: _noted(ledger, round(load.rate * load.seconds)), "note of all probes", stage.logs)
-            took_s += time.monotonic() - began
-            used = await used_cpu(stage, before)
+            async with measured(stage) as costs:
+                took_s, began = await offer(load, submit), time.monotonic()
+                count, patience_s = round(load.rate * load.seconds), max(load.seconds, PATIENCE_S)
+                await until(lambda: _noted(ledger, count), "note of all probes", stage.logs, patience_s)
+                took_s += time.monotonic() - began
             rows = await ledger.fetch(
                 "SELECT extract(epoch FROM at)::float8 - sent_at AS late FROM google.probes ORDER BY sent_at"
             )
         await stage.stop()
-    return report_load(GOOGLE, load, took_s, [row["late"] for row in rows], "submission to note", used)
+    return report_load(GOOGLE, load, took_s, [row["late"] for row in rows], "submission to note", costs)
 
 
 async def _noted(ledger: Any, count: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx
 
-from examples.measuring import NETFLIX, Load, offer, read_load, report_load, used_cpu
+from examples.measuring import NETFLIX, Load, Measured, measured, offer, read_load, report_load
 from examples.netflix.app import PRIORITIES
 from examples.netflix.scenario import kafka_url, upload
 from examples.running import connected, new_stage, until
@@ -18,7 +18,7 @@ HERE = Path(__file__).parent
 WORKERS = 2
 
 
-async def measure(load: Load) -> str:
+async def measure(load: Load) -> Measured:
     """From each upload to the acceptance of each encoding, by the clock of the database. The encoder does little."""
     settings = {"MAINSPRING_BROKER": kafka_url(), "ENCODER_WORK": "1"}
     uploads = Load(load.rate / len(PRIORITIES), load.seconds)
@@ -35,16 +35,15 @@ async def measure(load: Load) -> str:
             async def post(first: int, count: int) -> None:
                 await asyncio.gather(*(upload(client, f"v{n}") for n in range(first, first + count)))
 
-            before = await used_cpu(stage)
-            took_s = await offer(uploads, post)
-        await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
-        used = await used_cpu(stage, before)
+            async with measured(stage) as costs:
+                took_s = await offer(uploads, post)
+                await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
         rows = await ledger.fetch(
             "SELECT extract(epoch FROM o.at - v.at)::float8 AS late FROM netflix.outputs o"
             " JOIN netflix.videos v ON v.id = o.video WHERE v.id <> 'warm-up' ORDER BY v.at"
         )
         await stage.stop()
-    return report_load(NETFLIX, load, took_s, [row["late"] for row in rows], "upload to accepted encoding", used)
+    return report_load(NETFLIX, load, took_s, [row["late"] for row in rows], "upload to accepted encoding", costs)
 
 
 async def _complete(ledger: Any) -> bool:

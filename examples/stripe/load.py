@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from examples.measuring import STRIPE, Load, offer, read_load, report_load, used_cpu
+from examples.measuring import STRIPE, Load, Measured, measured, offer, read_load, report_load
 from examples.running import connected, new_stage, until
 from mainspring.testing.servers.redis import RedisServer
 
@@ -15,7 +15,7 @@ ACCOUNTS = 500
 MACHINES = 2
 
 
-async def measure(load: Load) -> str:
+async def measure(load: Load) -> Measured:
     """From the request of each payout to its booking, by the clock of the ledger."""
     async with new_stage(HERE / "app.py", recorded=False) as stage:
         redis = RedisServer(stage.folder).start()
@@ -28,10 +28,9 @@ async def measure(load: Load) -> str:
                 for number in range(MACHINES):
                     stage.node(f"machine-{number}")
                 await stage.workers_ready(MACHINES)
-                before = await used_cpu(stage)
-                took_s = await offer(load, lambda first, count: _request(ledger, first, count))
-                await until(lambda: _all_booked(ledger), "booking of all payouts", stage.logs)
-                used = await used_cpu(stage, before)
+                async with measured(stage) as costs:
+                    took_s = await offer(load, lambda first, count: _request(ledger, first, count))
+                    await until(lambda: _all_booked(ledger), "booking of all payouts", stage.logs)
                 rows = await ledger.fetch(
                     "SELECT extract(epoch FROM e.at - r.due_at)::float8 AS late FROM stripe.entries e"
                     " JOIN stripe.requests r USING (payout) ORDER BY r.due_at"
@@ -39,7 +38,7 @@ async def measure(load: Load) -> str:
             await stage.stop()
         finally:
             redis.kill()
-        return report_load(STRIPE, load, took_s, [row["late"] for row in rows], "request to booking", used)
+        return report_load(STRIPE, load, took_s, [row["late"] for row in rows], "request to booking", costs)
 
 
 async def _request(ledger: Any, first: int, count: int) -> None:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from examples.measuring import UBER, Load, offer, read_load, report_load, used_cpu
+from examples.measuring import UBER, Load, Measured, measured, offer, read_load, report_load
 from examples.running import connected, new_stage, until
 from examples.uber.scenario import future_promotions, rabbitmq_url
 
@@ -21,7 +21,7 @@ FUTURE = 100_000
 AHEAD_S = 2
 
 
-async def measure(load: Load) -> str:
+async def measure(load: Load) -> Measured:
     """From the instant at which each ride is due to its settlement, beside jobs that are due in a week."""
     async with new_stage(HERE / "app.py", {"MAINSPRING_BROKER": rabbitmq_url()}, recorded=False) as stage:
         await future_promotions(stage.client, load.future)
@@ -38,17 +38,16 @@ async def measure(load: Load) -> str:
         for number in range(WORKERS):
             stage.worker(f"worker-{number}", MAINSPRING_POOLS="1=400,2=50,3=20")
         await stage.workers_ready(WORKERS)
-        before = await used_cpu(stage)
-        took_s = await offer(load, submit)
         async with connected(stage.store) as ledger:
-            await until(lambda: _settled(ledger, round(load.rate * load.seconds)), "settlement of all", stage.logs)
-            used = await used_cpu(stage, before)
+            async with measured(stage) as costs:
+                took_s = await offer(load, submit)
+                await until(lambda: _settled(ledger, round(load.rate * load.seconds)), "settlement of all", stage.logs)
             rows = await ledger.fetch(
                 "SELECT extract(epoch FROM at)::float8 - due_at AS late FROM uber.settled ORDER BY due_at"
             )
         await stage.stop()
-    late_s = [row["late"] for row in rows]
-    return f"beside {load.future:,} runs of the future\n{report_load(UBER, load, took_s, late_s, 'lateness', used)}"
+    what = f"lateness beside {load.future:,} runs of the future"
+    return report_load(UBER, load, took_s, [row["late"] for row in rows], what, costs)
 
 
 async def _settled(ledger: Any, count: int) -> bool:

@@ -76,3 +76,11 @@ def test_a_crontab_becomes_jobs(tmp_path: Path) -> None:
     jobs = json.loads(run(tmp_path, "-m", "mainspring", "job", "list", "--json", *store))
     assert {job["trigger"]["cron"] for job in jobs} == {"15 3 * * *", "*/10 8-18 * * MON-FRI", "0 0 1 * *", "@daily"}
     assert {job["trigger"]["tz"] for job in jobs} == {"Europe/Berlin"}
+
+
+def test_one_command_measures_a_reference_system_and_prints_the_rows_of_its_tables() -> None:
+    lines = run(ROOT, "-m", "examples.measure", "--only", "Stripe", "--seconds", "4").splitlines()
+    assert "Stripe: 80 of 80 jobs" in lines[0]
+    assert any("memory of the processes" in line for line in lines)
+    held, cpu = (line.count("|") for line in lines if line.startswith("| Stripe"))
+    assert (held, cpu) == (7, 8)  # As many columns as the tables of docs/reference-systems.md have.
