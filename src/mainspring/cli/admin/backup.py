@@ -142,10 +142,12 @@ def _tell(screen: Screen, where: str, manifest: Manifest, settled: Settled, took
     rows = sum(manifest.rows.values())
     screen.line(f"Restored {manifest.name} to {where}: {rows:,} rows, all digests good, {took_s:.1f} s.")
     if settled.jobs:
-        screen.line(f"{settled.jobs:,} jobs were due since the backup: those instants are skipped.")
+        jobs = "1 job was" if settled.jobs == 1 else f"{settled.jobs:,} jobs were"
+        screen.line(f"{jobs} due since the backup: those instants are skipped.")
         screen.hint("`mainspring job backfill` fires instants that are known not to have fired.")
     if settled.cancelled:
-        screen.line(f"{settled.cancelled:,} runs had not ended in the backup: they are cancelled.")
+        runs = "1 run" if settled.cancelled == 1 else f"{settled.cancelled:,} runs"
+        screen.line(f"{runs} had not ended in the backup, and count as cancelled.")
         screen.hint("`mainspring run retry` runs those again that are known not to have ended.")
 
 

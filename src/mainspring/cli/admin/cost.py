@@ -105,6 +105,8 @@ def cost(
 
     report = with_scheduler(session, look)
     screen.answer(report, lambda: _draw(screen, report, by, cut=report.measured_runs == limit))
+    if prices is None:
+        screen.hint("These prices fit a fleet of 3 billion runs a month: name your own with --prices (docs/cost.md).")
 
 
 def _cpu_share(url: str, since_s: float) -> Decimal:

@@ -89,8 +89,12 @@ def find(folder: Path, name: str | None) -> Path:
     matching = names[:1] if name is None else [each for each in names if each.startswith(name)]
     if name is not None and (folder / name).is_dir():
         matching = [name]
+    if not names:
+        raise NotFound(
+            f"there is no backup in {folder}: name the folder with --folder, or run `mainspring backup create`"
+        )
     if not matching:
-        raise NotFound(f"there is no backup {name or ''} in {folder}: `mainspring backup list` shows those that exist")
+        raise NotFound(f"there is no backup {name} in {folder}: `mainspring backup list` shows those that exist")
     if len(matching) > 1:
         raise InvalidInput("backup", name, f"may be {matching[0]} or {matching[1]}", "write more of its name")
     return folder / matching[0]
