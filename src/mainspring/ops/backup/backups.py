@@ -89,7 +89,7 @@ def find(folder: Path, name: str | None) -> Path:
     matching = names[:1] if name is None else [each for each in names if each.startswith(name)]
     if name is not None and (folder / name).is_dir():
         matching = [name]
-    if not names:
+    if not matching and not names:
         raise NotFound(
             f"there is no backup in {folder}: name the folder with --folder, or run `mainspring backup create`"
         )
