@@ -10,7 +10,7 @@ from examples.five_approaches.scenario import play_all
 @pytest.mark.brokers
 @pytest.mark.electors
 async def test_every_approach_sends_each_report_once_though_the_planning_node_dies(tmp_path: Path) -> None:
-    outcomes = await play_all(tmp_path, reports=1, seconds=0, at_once=3)
+    outcomes = await play_all(tmp_path, reports=1, seconds=0, at_once=5)
     assert len(outcomes) == 5
     for outcome in outcomes:
         assert outcome.verdict.ok, f"{outcome.approach.name}: {outcome.verdict}"

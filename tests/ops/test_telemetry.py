@@ -27,12 +27,13 @@ from opentelemetry.sdk.trace.sampling import Decision
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import TASK, a_run, a_worker, failure, success
-from mainspring.core.instants import SECOND
+from mainspring.core.instants import HOUR, MILLISECOND, SECOND
 from mainspring.sdk.hooks import Submission
 from mainspring.services.telemetry.exporting import RunBudget
 from mainspring.services.telemetry.traced_store import TracedStore
 from mainspring.services.telemetry.tracing import Tracing, carried
 from mainspring.settings import Settings
+from mainspring.testing.clock import ManualClock
 from mainspring.wiring import open_store
 
 APP = Path(__file__).parent / "traced_app.py"
@@ -229,21 +230,21 @@ async def test_runs_of_one_submission_share_the_spans_of_what_the_store_does_in_
 
 
 def test_by_default_traces_of_twenty_runs_a_second_are_sampled() -> None:
-    now = 0.0
-    budget = RunBudget(clock=lambda: now)
+    clock = ManualClock()
+    budget = RunBudget(clock)
 
     def sampled(runs: int) -> bool:
         decision = budget.should_sample(None, 1, "submit", attributes={"mainspring.runs": str(runs)}).decision
         return decision is Decision.RECORD_AND_SAMPLE
 
     assert [sampled(1) for _ in range(21)] == [True] * 20 + [False]
-    now = 1.0
-    assert sampled(100)  # Whole, though only 20 are left: then the next four seconds have nothing.
-    now = 4.9
+    clock.advance(SECOND)
+    assert sampled(100)  # Whole, though only 20 are left: it uses up the next four seconds.
+    clock.advance(4 * SECOND - MILLISECOND)
     assert not sampled(1)
-    now = 5.1
+    clock.advance(2 * MILLISECOND)
     assert sampled(1)
-    now = 3_600.0
+    clock.advance(HOUR)
     assert [sampled(1) for _ in range(21)] == [True] * 20 + [False]  # A calm hour is not saved up.
 
 

@@ -37,6 +37,7 @@ from opentelemetry.util.types import Attributes
 from prometheus_client.core import Metric as Family
 from prometheus_client.samples import Sample
 
+from mainspring.clock import Clock, SystemClock
 from mainspring.process.secrets import environment
 from mainspring.version import VERSION
 
@@ -57,7 +58,9 @@ def open_provider(url: str) -> trace.TracerProvider:
     if not isinstance(current, trace.ProxyTracerProvider):
         return current
     chosen = "OTEL_TRACES_SAMPLER" in environment()  # Then the SDK makes the sampler that it names.
-    provider = TracerProvider(sampler=None if chosen else ParentBased(RunBudget()), resource=describe_process())
+    provider = TracerProvider(
+        sampler=None if chosen else ParentBased(RunBudget(SystemClock())), resource=describe_process()
+    )
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{url.rstrip('/')}/v1/traces")))
     trace.set_tracer_provider(provider)
     return provider
@@ -67,11 +70,11 @@ class RunBudget(Sampler):
     """Samples traces of at most `per_s` runs a second, on average. So a calm fleet traces every run, and a busy one
     pays no more than a bounded share of its CPU time."""
 
-    def __init__(self, per_s: float = SAMPLED_PER_S, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Clock, per_s: float = SAMPLED_PER_S) -> None:
         self._per_s = per_s
         self._clock = clock
         self._left = per_s
-        self._at = clock()
+        self._at = clock.monotonic()
         self._lock = threading.Lock()
 
     def should_sample(
@@ -87,7 +90,7 @@ class RunBudget(Sampler):
         """A submission of many runs is traced whole; later ones are left out until it is paid off."""
         runs = int(str((attributes or {}).get("mainspring.runs", 1)))
         with self._lock:
-            now = self._clock()
+            now = self._clock.monotonic()
             self._left = min(self._left + (now - self._at) * self._per_s, self._per_s)
             self._at = now
             sampled = self._left > 0
