@@ -22,6 +22,10 @@ TICK_S = 0.1
 """How often a batch is offered: often enough for a steady load, seldom enough for batches."""
 
 
+HELD = 0.97
+"""Below this share of what was offered, a rate was not held, and its row says so."""
+
+
 class Source(NamedTuple):
     """One line of the comparison table of the source."""
 
@@ -186,9 +190,10 @@ def report_load(
         f"  {costs.growth()}",
         f"  {machine()}",
     )
+    offered = f" of {load.rate:,.0f}/s offered" if rate < HELD * load.rate else ""
     row = (
-        f"| {source.system} | {source.approach} | {source.per_day:,} | {source.within_s:g} s | {rate:,.0f}/s for"
-        f" {load.seconds:g} s = {scale / 1e6:,.1f} M | {_span(p50)} / {_span(p99)} / {_span(worst)} |"
+        f"| {source.system} | {source.approach} | {source.per_day:,} | {source.within_s:g} s | {rate:,.0f}/s{offered}"
+        f" for {took_s:.0f} s = {scale / 1e6:,.1f} M | {_span(p50)} / {_span(p99)} / {_span(worst)} |"
     )
     by_role = {role: sum(each_us.get(part, 0.0) for part in parts) for role, parts in ROLES.items()}
     working = sum(each_us.values()) - sum(by_role.values())
