@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from random import Random
 from typing import Any
 
@@ -63,8 +64,10 @@ class Node(Elector):
 
 
 @pytest.fixture
-def lease(clock: JumpingClock) -> Elsewhere:
-    return Elsewhere(clock)
+async def lease(clock: JumpingClock) -> AsyncIterator[Elsewhere]:
+    lease = Elsewhere(clock)
+    yield lease
+    await lease.store.close()
 
 
 @pytest.fixture
