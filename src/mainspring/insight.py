@@ -6,11 +6,11 @@ Every answer is bounded, and every question goes by an index: it costs the same 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol, TypeAlias, TypeVar
+from typing import Literal, Protocol, TypeAlias, TypeVar
 
-from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue, SeenFailure
+from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue, RunFilter, SeenFailure
 from mainspring.core.instants import Instant
-from mainspring.core.model import Run
+from mainspring.core.model import Firing, Job, Run
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
 
 T = TypeVar("T")
@@ -18,6 +18,28 @@ Audit: TypeAlias = Callable[[T], Sequence[Change]]
 """Computes the rows of the audit trail from the answer of a write. The store calls it inside the transaction of the
 write, before the commit: there is no change without its row, and no row without its change. If it raises, nothing is
 written. The store may call it again when it repeats a transaction."""
+
+
+JobOrder = Literal["next", "last", "paused"]
+"""The orders of jobs besides that of names."""
+
+
+class OverviewStore(Protocol):
+    """For pages that show a whole namespace. Every answer is bounded."""
+
+    async def count_matching(self, where: RunFilter) -> int:
+        """How many runs `list_runs` would give: counted up to the limit of the filter."""
+
+    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
+        """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
+        name of its job; among the latest `limit` rows of the ledger that have no run."""
+
+    async def ordered_jobs(
+        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[Job]:
+        """Jobs in another order than that of names, beyond a place (the instant that orders, and the id): `next` are
+        unpaused jobs with a next fire time, soonest first; `last` those that have fired, the latest first; `paused`
+        those that are paused, the latest first."""
 
 
 class QueueStore(Protocol):

@@ -286,7 +286,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     shards: Annotated[int, _count("how many leaders share the jobs; the same on all nodes")] = 1
     lease_ttl: Annotated[Duration, _duration("how long a leader leads without renewing")] = 1_500 * MILLISECOND
     lease_renew: Annotated[Duration, _duration("how often a leader renews")] = 400 * MILLISECOND
-    check_in: Annotated[Duration, _duration("how often a node checks in where none leads (cluster, lock)")] = 5 * SECOND
+    check_in: Annotated[Duration, _duration("how often a node checks in: a sign of life, no decision")] = 5 * SECOND
     horizon: Annotated[Duration, _duration("how far ahead the planner keeps jobs in memory")] = MINUTE
     firing_rate: Annotated[int, _count("how many runs the firings of a namespace may make in a minute")] = 60_000
     firing_rates: Annotated[

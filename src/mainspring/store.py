@@ -49,7 +49,7 @@ from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
-from mainspring.insight import Audit, QueueStore, RelationStore, TallyStore
+from mainspring.insight import Audit, JobOrder, OverviewStore, QueueStore, RelationStore, TallyStore
 from mainspring.process.metrics import Metrics
 
 __all__ = [
@@ -58,6 +58,7 @@ __all__ = [
     "ApiStore",
     "Audit",
     "Backlog",
+    "CalendarStore",
     "Change",
     "DispatchStore",
     "EventStore",
@@ -91,9 +92,6 @@ __all__ = [
 MOST_CHANGED = 10_000
 MOST_COUNTED = 100_000
 """Unfinished runs in one state are counted up to this number: a count takes no longer, however many wait."""
-
-JobOrder = Literal["next", "last", "paused"]
-"""The orders of jobs besides that of names."""
 
 Verdict = Literal["accepted", "repeated", "stale"]
 """What became of a report: taken now, already taken before, or refused because its token has been overtaken."""
@@ -186,8 +184,15 @@ class JobStore(Protocol):
     async def list_edges(self, job_id: str) -> list[Edge]:
         """What an `after` job knows of its upstream jobs."""
 
+
+class CalendarStore(Protocol):
+    """Calendars."""
+
     async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
         """Create or replace."""
+
+    async def remove_calendar(self, namespace: str, name: str, *, audit: Audit[None] | None = None) -> None:
+        """Forget a calendar; NotFound if there is none. Conflict if a job or another calendar refers to it."""
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         """All calendars of a namespace by name."""
@@ -238,8 +243,11 @@ class RunStore(Protocol):
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         """In order; an attempt that is still running is not among them."""
 
-    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
-        """Lines with a number greater than `after`. Numbers grow; they need not follow each other."""
+    async def list_logs(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, LogLine]]:
+        """Lines with a number greater than `after`: the first of them, or the last before a number. Numbers grow; they
+        need not follow each other."""
 
     async def count_logs(self, run_id: str, most: int) -> int:
         """How many lines a run wrote, counted up to `most`."""
@@ -261,24 +269,6 @@ class RunStore(Protocol):
 
     async def finished(self, run_ids: Collection[str]) -> list[Run]:
         """Those of the runs that have ended."""
-
-
-class OverviewStore(Protocol):
-    """For pages that show a whole namespace. Every answer is bounded."""
-
-    async def count_matching(self, where: RunFilter) -> int:
-        """How many runs `list_runs` would give: counted up to the limit of the filter."""
-
-    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
-        """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
-        name of its job; among the latest `limit` rows of the ledger that have no run."""
-
-    async def ordered_jobs(
-        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
-    ) -> list[Job]:
-        """Jobs in another order than that of names, beyond a place (the instant that orders, and the id): `next` are
-        unpaused jobs with a next fire time, soonest first; `last` those that have fired, the latest first; `paused`
-        those that are paused, the latest first."""
 
 
 class JoiningStore(Protocol):
@@ -457,8 +447,9 @@ class LeaseStore(Protocol):
     async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
         """The latest terms of a name, or of all names, newest first."""
 
-    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
-        """Note that a node is alive. Nodes that have not checked in for a day are forgotten."""
+    async def check_in(self, node: Node) -> None:
+        """Note that a node is alive, as it describes itself; the store sets the instants. Nodes that have not checked
+        in for a day are forgotten."""
 
     async def leave(self, name: str) -> None:
         """Forget a node that stops."""
@@ -530,6 +521,9 @@ class ApiStore(Protocol):
         *,
         subject: str | None = None,
         target: str | None = None,
+        action: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
@@ -538,6 +532,7 @@ class ApiStore(Protocol):
 
 class Store(
     JobStore,
+    CalendarStore,
     PlanStore,
     RunStore,
     OverviewStore,

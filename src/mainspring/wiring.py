@@ -427,6 +427,7 @@ def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
         concurrency=settings.concurrency,
         notices=tuple(app.tasks[name].notice() for name in sorted(app.tasks)),
         version=VERSION,
+        pools=settings.pools,
     )
 
 
@@ -533,7 +534,7 @@ def build_scheduler(
     from mainspring.services.scheduler.scheduler import Scheduler
 
     lease = open_lease(settings, store, clock)
-    return Scheduler(store, lease, name, settings, clock, random, broker=broker)
+    return Scheduler(store, lease, name, settings, clock, random, broker=broker, checks_in=True)
 
 
 def build_worker(

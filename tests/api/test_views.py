@@ -12,12 +12,15 @@ import httpx
 import msgspec
 import pytest
 from door import SECRET, Door, fields, open_door, problem
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring.client.client import Client
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import AttemptOutcome, NewRun, Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED, State
+from mainspring.operations.views import history
 from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.settings import Settings
 from mainspring.store import Store
@@ -184,6 +187,42 @@ def test_relations_gates_and_stored_events(private_door: Door, client: httpx.Cli
     assert {(span["run_id"], span["state"], span["worker"]) for span in spans} >= {(first, "succeeded", "w")}
     assert ok(client.get("/v1/workers/w/spans"))["items"] == spans
     assert ok(client.get("/v1/workers/other/spans"))["items"] == []
+    spent = ok(client.get(f"/v1/runs/{first}"))["spent"]
+    assert [part["kind"] for part in spent][-1] == "attempt"
+    assert sum(part["share"] for part in spent) == pytest.approx(1, abs=0.001)
+
+
+def test_a_long_timeline_is_sampled_evenly_and_keeps_its_failures(
+    private_door: Door, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history, "MOST_READ", 40)
+    monkeypatch.setattr(history, "SAMPLES", 4)
+    monkeypatch.setattr(history, "SOME_BATCHES", 2)
+    submitted = []
+    for number in range(12):
+        submitted += [submit(client) for _ in range(5)]
+        end_all(private_door, "ValueError" if number == 5 else None)
+    held = submit(client)
+    private_door.ask(lambda store: store.claim(Worker(id="w", tasks=("encode",)), 1, 60 * SECOND, "strict"))
+    count_events(private_door)
+    found = ok(client.get("/v1/timeline"))
+    assert (found["partial"], found["left_out"]) == (True, found["events"] - 40)
+    states = {span["run_id"]: span["state"] for span in found["items"]}
+    assert len(states) == len(found["items"])
+    assert [run for run, state in states.items() if state == "running"] == [held]
+    assert {run for run, state in states.items() if state == "failed"} == set(submitted[25:30])
+    parts = [submitted[first : first + 20] for first in (0, 20, 40)]
+    assert all(any(states.get(run) == "succeeded" for run in part) for part in parts)
+    assert [span["began_at"] for span in found["items"]] == sorted(span["began_at"] for span in found["items"])
+
+
+@given(st.integers(0, 10**6), st.integers(0, 10**6))
+def test_samples_are_within_the_span_do_not_overlap_and_end_with_it(begin: int, count: int) -> None:
+    parts = history.samples(begin, begin + count)
+    places = [place for part in parts for place in part]
+    assert places == sorted(places)
+    assert (places[0], places[-1]) == (begin, begin + count)
+    assert sum(stop - start for start, stop in parts) == min(count, history.MOST_READ)
 
 
 def test_service_levels_say_how_many_starts_were_in_time(private_door: Door, client: httpx.Client) -> None:
@@ -232,6 +271,14 @@ def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client
     assert of_bad[0]["late_p99"] is not None
     count_events(private_door)
     assert _sums(ok(client.get("/v1/tallies", params={"by": "job"}))["items"]) == by_job
+    hours = ok(client.get("/v1/tallies", params={"bucket": "1h", "whole": "true"}))
+    assert len(hours["items"]) in (24, 25)
+    assert sum(each["succeeded"] + each["failed"] for each in hours["items"]) == 6
+    assert _sums([hours["total"]]) == [("", 3, 3)]
+    assert hours["total"]["late_p99"] is not None
+    assert ok(client.get("/v1/tallies", params={"by": "job"}))["total"] is None
+    assert invalid(client.get("/v1/tallies", params={"bucket": "5m", "since": "2026-01-01T00:00:00Z",
+                                                     "whole": "true"})) == ["bucket"]  # fmt: skip
     groups = ok(client.get("/v1/errors"))["items"]
     assert [(each["type"], each["message"], each["place"], each["count"], sum(each["trend"])) for each in groups] == [
         ("KeyError", "no. *", "b/c.py fetch", 1, 1), ("ValueError", "no. *", "b/c.py fetch", 2, 2),
@@ -281,6 +328,9 @@ def test_the_load_ahead_has_its_peak_where_jobs_meet(private_door: Door, client:
     assert load["jobs"] == 21
     assert load["peak"]["starts"] == 26
     assert load["peak"]["at"].endswith("T00:00:00Z")
+    only = ok(client.get("/v1/load", params={"bucket": "1h", "tag": "pinned"}))
+    assert sum(each["starts"] for each in only["quiet"]) == 0
+    assert [(each["at"], each["until"]) for each in only["quiet"]] == stretches_without_starts(only["items"])
     assert sum(each["starts"] for each in load["items"]) in (20 + 143, 20 + 144, 20 + 145, 20 + 150)
     begin = datetime.fromisoformat(load["peak"]["at"])
     span = {"from": begin.isoformat(), "to": (begin + timedelta(minutes=5)).isoformat()}
@@ -289,6 +339,17 @@ def test_the_load_ahead_has_its_peak_where_jobs_meet(private_door: Door, client:
     movable = {each["name"]: each["movable"] for each in inside["items"]}
     assert (movable["midnight-0"], movable["midnight-1"]) == (False, True)
     assert invalid(client.get("/v1/load", params={"bucket": "1s"})) == ["bucket"]
+
+
+def stretches_without_starts(items: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    """Where nothing starts for at least six hours: the longest first."""
+    peak = next(number for number, each in enumerate(items) if each["starts"])
+    end = (datetime.fromisoformat(items[-1]["at"]) + timedelta(hours=1)).isoformat().replace("+00:00", "Z")
+    sides = [(items[0]["at"], items[peak]["at"], peak)]
+    if peak + 1 < len(items):
+        sides.append((items[peak + 1]["at"], end, len(items) - peak - 1))
+    sides.sort(key=lambda side: -side[2])
+    return [(begin, until) for begin, until, hours in sides if hours >= 6]
 
 
 async def test_the_client_has_them_all(private_door: Door) -> None:
@@ -312,6 +373,22 @@ async def test_the_client_has_them_all(private_door: Door) -> None:
         assert (await client.insight.terms()) == []
         assert (await client.insight.run_events(run.run_id)).items == []
         assert (await client.insight.timeline()).partial is False
+
+
+def test_a_calendar_is_removed_when_no_job_uses_it_and_the_trail_says_so(client: httpx.Client) -> None:
+    rules = {"rules": [{"kind": "weekdays", "days": ["sat", "sun"]}]}
+    assert client.put("/v1/calendars/off", json=rules).status_code == 201
+    make(client, "report", schedule="0 9 * * *", calendars=["off"])
+    refusal = problem(client.delete("/v1/calendars/off"), 409, "conflict")
+    assert "job report" in refusal["detail"]
+    ok(client.patch("/v1/jobs/report", json={"calendars": []}))
+    assert client.delete("/v1/calendars/off", params={"reason": "done"}).status_code == 204
+    assert client.delete("/v1/calendars/off").status_code == 404
+    hour = (datetime.now(UTC) - timedelta(hours=1)).isoformat()
+    (change,) = ok(client.get("/v1/audit", params={"action": "calendar.delete", "since": hour}))["items"]
+    assert (change["target"], change["before"]["name"], change["after"]) == ("calendar:off", "off", {"reason": "done"})
+    assert ok(client.get("/v1/audit", params={"until": hour}))["items"] == []
+    assert invalid(client.get("/v1/audit", params={"since": "yesterday"})) == ["since"]
 
 
 def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(

@@ -9,6 +9,7 @@ import pytest
 
 from cli_work import Terminal
 from mainspring.core.instants import SECOND
+from mainspring.core.model import Node
 from mainspring.store import Store
 
 
@@ -25,7 +26,7 @@ async def make_history(store: Store) -> None:
     await store.begin_term("scheduler", "host:2:b")
     await store.begin_term("default/importer", "host:3:c")
     await store.begin_term("another/importer", "host:4:d")
-    await store.check_in("host:2:b", "cluster", 5 * SECOND)
+    await store.check_in(Node("host:2:b", "cluster", 5 * SECOND))
 
 
 def test_the_history_of_terms_is_shown_and_its_json_is_whole(cli: Terminal) -> None:

@@ -48,6 +48,7 @@ _CALENDARS = {
     "list": Entry("mainspring.cli.admin.calendar:list_calendars", "List calendars, and what each excludes."),
     "show": Entry("mainspring.cli.admin.calendar:show", "Show what a calendar excludes."),
     "save": Entry("mainspring.cli.admin.calendar:save", "Save a calendar, or replace it."),
+    "remove": Entry("mainspring.cli.admin.calendar:remove", "Remove a calendar that nothing uses."),
 }
 _TOKENS = {
     "create": Entry("mainspring.cli.admin.token:create", "Make a token."),
@@ -86,7 +87,7 @@ cli = LazyGroup(
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
         "import": LazyGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
-        "calendar": LazyGroup("calendar", "Look at calendars and save them.", _CALENDARS),
+        "calendar": LazyGroup("calendar", "Look at calendars, save and remove them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
         "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
         "queues": Entry("mainspring.cli.views.queues:queues", "List queues, pause or resume one."),

@@ -33,6 +33,11 @@ class Calendars:
         request = Request("PUT", path_of("calendars", calendar.name), body=_body(calendar))
         return await self._connection.ask(request, records.Calendar)
 
+    async def remove(self, name: str, reason: str = "") -> None:
+        """Forget a calendar. Conflict while jobs or other calendars refer to it."""
+        query = {"reason": reason} if reason else {}
+        await self._connection.send(Request("DELETE", path_of("calendars", name), query))
+
     async def days(self, name: str, *, since: date | None = None, until: date | None = None) -> CalendarDays:
         """The days from `since` (today) to `until` (a year later), both included, that a calendar excludes, and the
         jobs that use it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
+from datetime import datetime
 
 import msgspec
 
@@ -40,10 +41,17 @@ class Audit:
         self._connection = connection
 
     def list(
-        self, *, subject: str | None = None, target: str | None = None, limit: int | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+        **named: str | None,
     ) -> AsyncGenerator[records.Change, None]:
-        """Changes, newest first."""
-        return each(self._connection, path_of("audit"), {"subject": subject, "target": target}, records.Change, limit)
+        """Changes, newest first: by a `subject`, of a `target`, of one `action`, made from `since` to `until`."""
+        bounds = {"since": since, "until": until}
+        moments = {name: moment.isoformat() for name, moment in bounds.items() if moment is not None}
+        return each(self._connection, path_of("audit"), {**named, **moments}, records.Change, limit)
 
     def of_job(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Change, None]:
         """The changes that were made to a job over the API, newest first."""

@@ -78,9 +78,11 @@ class Insight:
         by: Literal["job", "task"] | None = None,
         job: str | None = None,
         task: str | None = None,
+        whole: bool = False,
     ) -> records.Tallies:
-        """What ended, by period."""
+        """What ended, by period; with `whole`, an entry for each period, also where nothing ended."""
         query = {**_span(since=since, until=until), "bucket": bucket, "by": by, "job": job, "task": task}
+        query |= {"whole": True} if whole else {}
         return await self._connection.ask(Request("GET", path_of("tallies"), query), records.Tallies)
 
     async def service_levels(

@@ -6,6 +6,7 @@ results) stays text from the edge to the database and back.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
@@ -385,6 +386,8 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
     notices: tuple[TaskNotice, ...] = ()
     """What it knows of its tasks. Only `WorkStore.announced` gives them back."""
+    pools: tuple[tuple[int, int], ...] = ()
+    """How its places are divided: a priority, and how many places are kept for it. See `core.runs.pools`."""
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -439,14 +442,18 @@ class Term(msgspec.Struct, frozen=True):
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node of a cluster without a leader."""
+    """A process that schedules, as it checks in."""
 
     name: str
     coordination: str
     every: Duration
     """How often it checks in."""
-    started_at: Instant
-    checked_in_at: Instant
+    started_at: Instant = 0
+    checked_in_at: Instant = 0
+    skew: Duration = 0
+    """How far its clock is ahead of the store's."""
+    loops: Mapping[str, str] = {}
+    """What is wrong with each of its loops; empty for one that is well."""
 
     def is_alive(self, now: Instant) -> bool:
         """Whether it has missed at most two check-ins."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from datetime import datetime
 
+from mainspring.core.instants import from_datetime
 from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.paging import walk
@@ -17,23 +19,43 @@ class Audit:
         self._context = context
 
     def list(
-        self, *, subject: str | None = None, target: str | None = None, limit: int | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+        **named: str | None,
     ) -> AsyncGenerator[records.Change, None]:
-        """Changes, newest first."""
+        """Changes, newest first: by a `subject`, of a `target`, of one `action`, made from `since` to `until`."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.Change]:
             before = None if place is None else int(place)
-            return await self.page(subject=subject, target=target, before=before, limit=size)
+            return await self.page(**named, since=since, until=until, before=before, limit=size)
 
         return walk(fetch, limit)
 
     async def page(
-        self, *, subject: str | None = None, target: str | None = None, before: int | None = None, limit: int = 50
+        self,
+        *,
+        subject: str | None = None,
+        target: str | None = None,
+        action: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        before: int | None = None,
+        limit: int = 50,
     ) -> records.Page[records.Change]:
         """One page of changes, newest first, those before a number."""
         store = await self._context.open()
         found = await store.list_changes(
-            self._context.namespace, subject=subject, target=target, before=before, limit=limit + 1
+            self._context.namespace,
+            subject=subject,
+            target=target,
+            action=action,
+            since=None if since is None else from_datetime(since, "since"),
+            until=None if until is None else from_datetime(until, "until"),
+            before=before,
+            limit=limit + 1,
         )
         following = str(found[limit - 1][0]) if len(found) > limit else None
         read = self._context.read

@@ -66,6 +66,13 @@ class Calendars:
         await store.save_calendar(namespace, calendar, audit=audit)
         return record
 
+    async def remove(self, name: str, reason: str = "") -> None:
+        """Forget a calendar. Conflict, with the names, while jobs or other calendars refer to it."""
+        before = calendar_record((await self._with(name))[name])
+        said = {"reason": reason} if reason else None
+        audit: Audit[None] | None = self._context.audit("calendar.delete", f"calendar:{name}", before, lambda _: said)
+        await (await self._context.open()).remove_calendar(self._context.namespace, name, audit=audit)
+
 
 def _check(calendar: Calendar, known: Mapping[str, Calendar]) -> None:
     check_name("name", calendar.name)

@@ -10,7 +10,7 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import TermRecord
 from mainspring.operations import records
 from mainspring.operations.context import Context
-from mainspring.operations.values.from_rows import node_record, term_record
+from mainspring.operations.values.from_rows import moment, node_record, term_records
 
 MOST_TERMS = 1_000
 
@@ -25,18 +25,21 @@ class Cluster:
         """The leader, the nodes that check in, and at most `limit` of the latest terms: those of the scheduler, and of
         the namespace's own leaderships."""
         store = await self._context.open()
-        known = [term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)]
+        known = term_records([term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)])
         return records.Cluster(
-            leaders=[term_record(term) for term in known if term.ended_at is None],
+            leaders=[term for term in known if term.ended_at is None],
             nodes=[node_record(node, store.now()) for node in await store.nodes()],
-            terms=[term_record(term) for term in known[:limit]],
+            terms=known[:limit],
+            changes=len(known) - len({term.name for term in known}),
+            longest_gap_s=max((term.gap_s for term in known if term.gap_s is not None), default=None),
         )
 
     async def terms(self, since: datetime | None = None, limit: int = 50) -> Sequence[records.Term]:
         """The latest terms, newest first: those that lasted at `since` or later."""
-        store, first = await self._context.open(), 0 if since is None else from_datetime(since, "since")
-        known = [term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)]
-        return [term_record(term) for term in known if term.ended_at is None or term.ended_at >= first][:limit]
+        store = await self._context.open()
+        known = term_records([term for term in await store.terms(None, MOST_TERMS) if self._is_visible(term)])
+        first = moment(0 if since is None else from_datetime(since, "since"))
+        return [term for term in known if term.ended_at is None or term.ended_at >= first][:limit]
 
     def _is_visible(self, term: TermRecord) -> bool:
         own = f"{self._context.namespace}/"

@@ -208,11 +208,22 @@ class ScheduledRun(Run, kw_only=True, frozen=True):
     warnings: list[str] | msgspec.UnsetType = msgspec.UNSET
 
 
+class Spent(msgspec.Struct, frozen=True):
+    """A wait or an attempt of a run, how long it took, and its share of the whole (0 to 1)."""
+
+    kind: Literal["waiting", "attempt"]
+    text: str
+    state: str
+    seconds: float
+    share: float
+
+
 class RunStory(Run, frozen=True):
-    """A run, and what keeps it from running."""
+    """A run, what keeps it from running, and how its time was spent since it was due."""
 
     why: list[str]
     causes: list[Cause] = []
+    spent: list[Spent] = []
 
 
 class Batch(msgspec.Struct, frozen=True):
@@ -366,6 +377,8 @@ class Worker(msgspec.Struct, frozen=True):
     """Since when it is asked to finish what it holds and to end."""
     version: str = ""
     """The version of Mainspring that it runs; empty for a worker over HTTP."""
+    pools: dict[str, int] = {}
+    """How many of its places are kept for a priority and those below it; empty if it has no pools."""
 
 
 class Workers(msgspec.Struct, frozen=True):
@@ -407,10 +420,12 @@ class Term(msgspec.Struct, frozen=True):
     """None while it lasts, as far as the store knows."""
     reason: str
     """Why it ended."""
+    gap_s: float | None = None
+    """Seconds without a holder before it; None before the first term, and after an owner that gave no last sign."""
 
 
 class Node(msgspec.Struct, frozen=True):
-    """A node that plans without a leader (`coordination="cluster"` or `"lock"`)."""
+    """A process that schedules, as it checked in most recently."""
 
     node: str
     alive: bool
@@ -418,6 +433,10 @@ class Node(msgspec.Struct, frozen=True):
     check_in: str
     started_at: Moment
     checked_in_at: Moment
+    skew_s: float = 0.0
+    """Seconds by which its clock is ahead of the store's."""
+    loops: dict[str, str] = {}
+    """What is wrong with each of its loops; empty for one that is well."""
 
 
 class Cluster(msgspec.Struct, frozen=True):
@@ -428,6 +447,10 @@ class Cluster(msgspec.Struct, frozen=True):
     nodes: list[Node]
     terms: list[Term]
     """The history, newest first."""
+    changes: int = 0
+    """How often a name passed on, in all of the history that is kept."""
+    longest_gap_s: float | None = None
+    """The longest time without a holder in it."""
 
 
 Degradation = Literal["normal", "shedding", "slow-history", "no-waiting", "refusing"]

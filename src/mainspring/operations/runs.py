@@ -14,6 +14,7 @@ from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, from_datetime, parse_duration
 from mainspring.core.model import Event, NewRun, Run, RunOptions
 from mainspring.core.runs.retry import Length
+from mainspring.core.runs.spending import spend_time
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
 from mainspring.operations import records
@@ -37,6 +38,7 @@ from mainspring.operations.values.from_rows import (
     run_fields,
     run_record,
     run_row,
+    spent_records,
 )
 from mainspring.operations.views.explain import explain_run, find_ids
 from mainspring.store import Audit, RunFilter
@@ -111,7 +113,10 @@ class Runs:
         """A run, and what keeps it from running."""
         run = await self._stored(run_id)
         causes = explained(await explain_run(self._context, run))
-        return records.RunStory(**run_fields(run, self._context.read), **causes)
+        store = await self._context.open()
+        attempts = await store.list_attempts(run.id) if run.attempt or run.state in FINAL else []
+        spent = spent_records(spend_time(run, attempts, store.now()))
+        return records.RunStory(**run_fields(run, self._context.read), **causes, spent=spent)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """The runs whose ids, or their short forms, begin with a text."""
@@ -209,9 +214,12 @@ class Runs:
         for line in kept:
             yield line
 
-    async def lines(self, run_id: str, *, after: int = 0, limit: int = LINES_AT_ONCE) -> Sequence[records.Line]:
-        """One page of what a run wrote, the lines beyond a number."""
-        return line_records(await (await self._context.open()).list_logs(run_id, after=after, limit=limit))
+    async def lines(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = LINES_AT_ONCE
+    ) -> Sequence[records.Line]:
+        """One page of what a run wrote, the lines beyond a number; the last of those before a number."""
+        store = await self._context.open()
+        return line_records(await store.list_logs(run_id, after=after, before=before, limit=limit))
 
     async def poll(self, run_id: str, timeout: Length) -> records.Run:
         """The run once it has ended, or as it is after the timeout."""

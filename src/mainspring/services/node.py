@@ -63,6 +63,8 @@ class Node:
         self._clock = self.loops[0].clock
         self.supervisor = Supervisor(self.loops, self._clock, stall_after, store.metrics.count, on_failed)
         self.supervisor.on_store_failed = self._give_up
+        if scheduler is not None and scheduler.check_in is not None:
+            scheduler.check_in.loops = self._describe_loops
         self.watchdog: Callable[[], dict[str, str]] = dict
         """Returns what the watchdog of this process found wrong with its event loops."""
         self.failure: StoreFailed | None = None
@@ -108,6 +110,10 @@ class Node:
     def troubles(self) -> dict[str, str]:
         """What does not run although it should, by name; empty if all is well."""
         return self.supervisor.troubles() | dict(self._store.strain().troubles) | self.watchdog()
+
+    def _describe_loops(self) -> dict[str, str]:
+        """What is wrong with each loop of this node; empty for one that is well."""
+        return {loop.name: "" for loop in self.loops} | self.troubles()
 
     def _hint(self) -> None:
         """The store has changed. Callable from any thread; several changes are one wake-up."""

@@ -64,6 +64,7 @@ class StoreLayer:
         self.ordered_jobs = self._pass(store.ordered_jobs)
         self.list_edges = self._pass(store.list_edges)
         self.save_calendar = self._pass(store.save_calendar)
+        self.remove_calendar = self._pass(store.remove_calendar)
         self.list_calendars = self._pass(store.list_calendars)
         self.due_jobs = self._pass(store.due_jobs)
         self.changed_jobs = self._pass(store.changed_jobs)

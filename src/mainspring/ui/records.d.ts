@@ -97,6 +97,9 @@ export interface Attention {
 export interface AuditQuery {
   subject?: string;
   target?: string;
+  action?: string;
+  since?: string;
+  until?: string;
   limit?: number;
   cursor?: string;
 }
@@ -238,6 +241,8 @@ export interface Cluster {
   leaders: Term[];
   nodes: Node[];
   terms: Term[];
+  changes?: number;
+  longest_gap_s?: number | null;
 }
 
 export interface ClusterQuery {
@@ -887,6 +892,7 @@ export interface Load {
   capacity: number;
   jobs: number;
   peak: LoadBucket | null;
+  quiet?: QuietPeriod[];
   partial: boolean;
 }
 
@@ -925,6 +931,7 @@ export interface LoadQuery {
 
 export interface LogQuery {
   after?: number;
+  before?: number;
   limit?: number;
   tail?: number;
   format?: "text";
@@ -1039,6 +1046,8 @@ export interface Node {
   check_in: string;
   started_at: string;
   checked_in_at: string;
+  skew_s?: number;
+  loops?: Record<string, string>;
 }
 
 export interface Not {
@@ -1157,6 +1166,12 @@ export interface QueueRegion {
 
 export interface Queues {
   items: Queue[];
+}
+
+export interface QuietPeriod {
+  at: string;
+  until: string;
+  starts: number;
 }
 
 export interface Ready {
@@ -1423,6 +1438,7 @@ export interface RunStory {
   submitted_by: string | null;
   why: string[];
   causes?: Cause[];
+  spent?: Spent[];
 }
 
 export interface ScheduleBody {
@@ -1544,6 +1560,16 @@ export interface SpanQuery {
 export interface Spans {
   items: Span[];
   partial: boolean;
+  events?: number;
+  left_out?: number;
+}
+
+export interface Spent {
+  kind: "attempt" | "waiting";
+  text: string;
+  state: string;
+  seconds: number;
+  share: number;
 }
 
 export interface Spread {
@@ -1603,6 +1629,7 @@ export interface Tallies {
   bucket: string;
   counted_to: number | null;
   partial: boolean;
+  total?: TallyBucket | null;
 }
 
 export interface TallyBucket {
@@ -1626,6 +1653,7 @@ export interface TallyQuery {
   by?: "job" | "task";
   job?: string;
   task?: string;
+  whole?: boolean;
 }
 
 export interface TaskStory {
@@ -1655,6 +1683,7 @@ export interface Term {
   began_at: string;
   ended_at: string | null;
   reason: string;
+  gap_s?: number | null;
 }
 
 export interface TermQuery {
@@ -1703,6 +1732,7 @@ export interface Worker {
   heartbeat_at: string;
   drain_requested_at?: string | null;
   version?: string;
+  pools?: Record<string, number>;
 }
 
 export interface WorkerBody {

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import CalendarBody
+from mainspring.api.schemas.queries import ReasonQuery
 from mainspring.api.schemas.views import CalendarDaysQuery, CalendarPreviewQuery
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.operations import records
@@ -28,6 +29,12 @@ async def save_calendar(request: Request) -> Response:
     calendars, calendar = Calendars(Acting(request).context), _calendar(request)
     known = {each.name for each in await calendars.list()}
     return Response(200 if calendar.name in known else 201, await calendars.save(calendar))
+
+
+async def remove_calendar(request: Request) -> Response:
+    """Forget a calendar. Refused while jobs or other calendars refer to it: the problem names them."""
+    await Calendars(Acting(request).context).remove(request.named("name"), request.query.get("reason", ""))
+    return Response(204)
 
 
 async def show_calendar_days(request: Request) -> Response:
@@ -62,6 +69,10 @@ ENDPOINTS = (
     Endpoint(
         "PUT", "/v1/calendars/{name}", save_calendar, "calendars:write", "Create or replace a calendar.",
         {200: records.Calendar, 201: records.Calendar}, CalendarBody, problems=(409,), example=EXAMPLE,
+    ),
+    Endpoint(
+        "DELETE", "/v1/calendars/{name}", remove_calendar, "calendars:write", "Remove a calendar.", {204: None},
+        query=ReasonQuery, problems=(409,),
     ),
     Endpoint(
         "GET", "/v1/calendars/{name}/days", show_calendar_days, "calendars:read", "The days that a calendar excludes.",

@@ -13,7 +13,7 @@ from mainspring.api.schemas.bodies import ReasonBody, RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
 from mainspring.api.schemas.queries import CountQuery, DeadQuery, LogQuery, RunQuery, WaitQuery
 from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
-from mainspring.core.instants import SECOND, parse_duration, parse_instant, to_datetime
+from mainspring.core.instants import LATEST, SECOND, parse_duration, parse_instant, to_datetime
 from mainspring.core.states import FAILED
 from mainspring.operations import records
 from mainspring.operations.runs import LINES_AT_ONCE
@@ -117,9 +117,10 @@ async def list_logs(request: Request) -> Response:
         stream = _follow(request, run_id, after if resumed is None else resumed)
         return Response(200, media_type=SSE, stream=beats(stream))
     if "tail" in query:
-        lines = [line async for line in runs.logs(run_id, tail=query["tail"], after=after)]
+        lines = [*await runs.lines(run_id, after=after, before=query.get("before", LATEST), limit=query["tail"])]
     else:
-        lines = [*await runs.lines(run_id, after=after, limit=query.get("limit", LINES_AT_ONCE))]
+        limit = query.get("limit", LINES_AT_ONCE)
+        lines = [*await runs.lines(run_id, after=after, before=query.get("before"), limit=limit)]
     if "format" in query:
         text = "".join(f"{line.text}\n" for line in lines)
         return Response(200, text.encode(), {"Content-Disposition": f'inline; filename="{run_id}.txt"'}, TEXT)

@@ -122,6 +122,10 @@ class LogQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which lines."""
 
     after: Annotated[int, Meta(ge=0, le=2**62, description="lines beyond this number")] | UnsetType = UNSET
+    before: (
+        Annotated[int, Meta(ge=1, le=2**62, description="the last lines before this number, at most `limit`")]
+        | UnsetType
+    ) = UNSET
     limit: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
     tail: Annotated[int, Meta(ge=1, le=10_000, description="only this many of the last lines")] | UnsetType = UNSET
     format: Annotated[Literal["text"], Meta(description="as plain text")] | UnsetType = UNSET
@@ -161,6 +165,9 @@ class AuditQuery(msgspec.Struct, forbid_unknown_fields=True):
 
     subject: Name | UnsetType = UNSET
     target: Name | UnsetType = UNSET
+    action: Annotated[Name, Meta(description="the kind of change, such as `job.pause`")] | UnsetType = UNSET
+    since: InstantText | UnsetType = UNSET
+    until: InstantText | UnsetType = UNSET
     limit: Limit | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 

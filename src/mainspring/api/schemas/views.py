@@ -96,6 +96,7 @@ class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
     by: Literal["job", "task"] | UnsetType = UNSET
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
+    whole: Annotated[bool, Meta(description="an entry for each period, also where nothing ended")] | UnsetType = UNSET
 
 
 class LevelQuery(msgspec.Struct, forbid_unknown_fields=True):

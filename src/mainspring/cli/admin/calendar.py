@@ -1,4 +1,4 @@
-"""`mainspring calendar list`, `calendar show` and `calendar save`."""
+"""`mainspring calendar list`, `calendar show`, `calendar save` and `calendar remove`."""
 
 from __future__ import annotations
 
@@ -135,6 +135,21 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
         screen.answer(found, lambda: _draw_preview(screen, found))
         return
     _show(Screen(session), with_scheduler(session, store, create=True))
+
+
+@click.command(cls=Errand)
+@click.argument("name")
+@click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done.")
+@click.pass_obj
+def remove(session: Session, name: str, reason: str) -> None:
+    """Remove calendar NAME. While jobs or other calendars use it, it stays, and they are named."""
+
+    async def forget(scheduler: Scheduler) -> None:
+        await scheduler.calendars.remove(name, reason)
+
+    with_scheduler(session, forget)
+    screen = Screen(session)
+    screen.answer({"removed": name}, lambda: screen.line(f"Calendar {name} is removed."))
 
 
 def _draw_preview(screen: Screen, found: CalendarPreview) -> None:

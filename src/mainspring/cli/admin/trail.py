@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 
 import click
 import msgspec
 
+from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_run
 from mainspring.cli.opening import Scheduler, with_scheduler
@@ -82,13 +84,20 @@ def _event(event: records.Event) -> Event:
 @click.command(cls=Errand)
 @click.option("--subject", help="What this subject changed.")
 @click.option("--target", metavar="TARGET", help="What happened to this, e.g. job:nightly.")
+@click.option("--action", metavar="ACTION", help="Changes of this kind, e.g. job.pause.")
+@click.option("--since", metavar="WHEN", callback=read_since, help="Made since an instant, or since 2h ago.")
+@click.option("--until", metavar="WHEN", callback=read_since, help="Made before an instant, or before 2h ago.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
-def audit(session: Session, subject: str | None, target: str | None, limit: int) -> None:
-    """List changes made over the API, newest first; --json has each value before and after."""
+def audit(session: Session, /, since: datetime | None, until: datetime | None, limit: int, **named: str | None) -> None:
+    """List changes made over the API, newest first; --json has each value before and after.
+
+    \b
+    mainspring audit --action job.pause --since 7d
+    """
 
     async def look(scheduler: Scheduler) -> tuple[list[records.Change], Instant]:
-        found = scheduler.audit.list(subject=subject, target=target, limit=limit)
+        found = scheduler.audit.list(**named, since=since, until=until, limit=limit)
         return [change async for change in found], scheduler.now()
 
     changes, now = with_scheduler(session, look)

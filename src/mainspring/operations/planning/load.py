@@ -29,7 +29,7 @@ from mainspring.operations.context import Context
 from mainspring.operations.paging import PAGE
 from mainspring.operations.values.from_rows import moment
 from mainspring.operations.views.explain import look_around
-from mainspring.operations.views.records import Load, LoadAt, LoadBucket, LoadJob
+from mainspring.operations.views.records import Load, LoadAt, LoadBucket, LoadJob, QuietPeriod
 from mainspring.store import Store
 
 MOST_JOBS: Final = 20_000
@@ -39,6 +39,11 @@ LONGEST_S: Final = 2.0
 MOST_BUCKETS: Final = 2_016
 """A week of five minutes."""
 MOST_SHOWN: Final = 200
+FEW: Final = 0.02
+"""Periods with up to this share of the peak's starts, and half of the mean at most, are quiet."""
+SHORTEST_QUIET: Final = 6
+"""A quiet stretch has at least this many periods: half an hour of five minutes."""
+MOST_QUIET: Final = 3
 PINNED: Final = "pinned"
 """The tag of jobs that must not be moved."""
 
@@ -90,6 +95,7 @@ class LoadAhead:
             capacity=sum(each.concurrency for each in living if each.state == "active"),
             jobs=found.jobs,
             peak=peak if peak is not None and peak.starts else None,
+            quiet=quiet_periods([each.starts for each in items], first, width),
             partial=found.partial,
         )
 
@@ -192,6 +198,22 @@ def _instants(job: Job, calendars: Mapping[str, Calendar], first: Instant, last:
         yield instant
         fired += 1
         instant = next_fire_at(msgspec.structs.replace(job, fired=fired), instant, calendars)
+
+
+def quiet_periods(starts: Sequence[int], first: Instant, width: Duration) -> list[QuietPeriod]:
+    """The longest stretches in which little starts, given the starts of each period."""
+    little = min(FEW * max(starts, default=0), sum(starts) / max(len(starts), 1) / 2)
+    found, begin = list[tuple[int, int]](), 0
+    for number, count in enumerate([*starts, little + 1]):
+        if count > little:
+            if number - begin >= SHORTEST_QUIET:
+                found.append((begin, number))
+            begin = number + 1
+    found.sort(key=lambda each: each[0] - each[1])
+    return [
+        QuietPeriod(moment(first + begin * width), moment(first + end * width), sum(starts[begin:end]))
+        for begin, end in found[:MOST_QUIET]
+    ]
 
 
 def is_movable(job: Job) -> bool:

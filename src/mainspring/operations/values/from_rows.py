@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -13,8 +13,9 @@ import msgspec
 
 from mainspring.core import model
 from mainspring.core.answers import Change
-from mainspring.core.instants import EPOCH, Duration, Instant, format_duration, format_instant
+from mainspring.core.instants import EPOCH, SECOND, Duration, Instant, format_duration, format_instant
 from mainspring.core.model import KeptOptions, RunOptions
+from mainspring.core.runs.spending import Spent
 from mainspring.core.runs.why import Cause
 from mainspring.core.schedules import calendars
 from mainspring.core.schedules.triggers import (
@@ -271,6 +272,7 @@ def worker_record(worker: model.Worker, state: records.WorkerState) -> records.W
         heartbeat_at=moment(worker.heartbeat_at),
         drain_requested_at=moment_or_none(worker.drain_requested_at),
         version=worker.version,
+        pools={str(priority): places for priority, places in worker.pools},
     )
 
 
@@ -286,10 +288,28 @@ def _cause_record(cause: Cause) -> records.Cause:
     return records.Cause(**fields | {"since": since, "workers": workers})
 
 
-def term_record(term: model.TermRecord) -> records.Term:
-    """A term of the history."""
-    ended_at = moment_or_none(term.ended_at)
-    return records.Term(term.name, term.number, term.owner, moment(term.began_at), ended_at, term.reason)
+def spent_records(spent: Sequence[Spent]) -> list[records.Spent]:
+    """How the time of a run was spent, with the share of each part."""
+    whole = sum(each.duration for each in spent) or 1
+    return [
+        records.Spent(each.kind, each.text, each.state, each.duration / SECOND, round(each.duration / whole, 4))
+        for each in spent
+    ]
+
+
+def term_records(terms: Sequence[model.TermRecord]) -> list[records.Term]:
+    """The history of terms, newest first, each with the time without a holder before it."""
+    found, later = list[records.Term](), dict[str, int]()
+    for term in terms:
+        if term.name in later and term.ended_at is not None:
+            following = found[later[term.name]]
+            gap_s = (following.began_at - moment(term.ended_at)).total_seconds()
+            # A term whose owner gave no last sign ends with the beginning of the next.
+            found[later[term.name]] = msgspec.structs.replace(following, gap_s=gap_s if gap_s > 0 else None)
+        later[term.name] = len(found)
+        ended_at = moment_or_none(term.ended_at)
+        found.append(records.Term(term.name, term.number, term.owner, moment(term.began_at), ended_at, term.reason))
+    return found
 
 
 def node_record(node: model.Node, now: Instant) -> records.Node:
@@ -301,6 +321,8 @@ def node_record(node: model.Node, now: Instant) -> records.Node:
         check_in=format_duration(node.every),
         started_at=moment(node.started_at),
         checked_in_at=moment(node.checked_in_at),
+        skew_s=node.skew / SECOND,
+        loops=dict(node.loops),
     )
 
 

@@ -6,20 +6,25 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Final
 
-from mainspring.core.instants import HOUR, MINUTE, Instant, from_datetime
+from mainspring.core.ids import encode_time
+from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, from_datetime
 from mainspring.core.model import Event
-from mainspring.core.states import FINAL
+from mainspring.core.states import FAILED, FINAL
 from mainspring.operations.context import Context
 from mainspring.operations.events import ALIASES
 from mainspring.operations.records import Event as EventRecord
 from mainspring.operations.values.from_rows import event_record, moment
 from mainspring.operations.views.records import EventPage, Span, Spans
-from mainspring.store import Store
+from mainspring.store import RunFilter, Store
 
 BATCHES: Final = 500
 MOST_READ: Final = 20_000
 """Events that one question reads: a page that few fit ends there, with a place to go on from."""
-MOST_SPANS: Final = 20_000
+SAMPLES: Final = 50
+"""Parts of a long span that are read."""
+SOME_BATCHES: Final = 40
+"""Transactions that are read at once for a part: mostly they have some ten events each."""
+MOST_FAILED: Final = 1_000
 _ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost"}
 
 
@@ -87,33 +92,60 @@ class StoredEvents:
     async def spans(
         self, *, since: datetime | None = None, until: datetime | None = None, worker: str | None = None
     ) -> Spans:
-        """When runs were executed, from `since` (an hour ago) to `until` (now): attempts that began or ended then."""
+        """When runs were executed, from `since` (an hour ago) to `until` (now): attempts that began or ended then. A
+        span with more events than `MOST_READ` is sampled evenly, and runs that failed in it are added."""
         store = await self._context.open()
         last = store.now() if until is None else from_datetime(until, "until")
         first = last - HOUR if since is None else from_datetime(since, "since")
-        open_, found, read, partial = dict[str, Event](), list[Span](), 0, False
-        async for _, event in _read(store, await store.position_at(first)):
-            read += 1
-            if read > MOST_READ or len(found) >= MOST_SPANS:
-                partial = True
-                break
-            if event.at > last:
+        begin, end = await store.position_at(first), await store.position_at(last)
+        events = max(end - begin, 0)
+        found: dict[tuple[str, int | None], Span] = {}
+        for start, stop in samples(begin, end):
+            for span in await self._executed(store, start, stop, first, ends=stop == end):
+                found[span.run_id, span.attempt] = span
+        if events > MOST_READ:
+            for span in await self._failed(store, first, last):
+                found.setdefault((span.run_id, span.attempt), span)
+        spans = [span for span in found.values() if worker in (None, span.worker)]
+        left_out = max(events - MOST_READ, 0)
+        return Spans(sorted(spans, key=lambda span: span.began_at), left_out > 0, events, left_out)
+
+    async def _executed(self, store: Store, start: int, stop: int, first: Instant, *, ends: bool) -> list[Span]:
+        """The attempts that the events from one position to before another are about. Where these are not the last
+        ones (`ends`), an attempt whose end is not among them may have ended since: it is left out."""
+        began, found = dict[str, Event](), list[Span | None]()
+        async for place, event in _read(store, start, BATCHES if ends else SOME_BATCHES):
+            if place >= stop:
                 break
             if event.namespace != self._context.namespace or event.run_id is None:
                 continue
             if event.kind == "run.running":
-                open_[event.run_id] = event
+                began[event.run_id] = event
             elif event.kind in _ENDS:
-                began = open_.pop(event.run_id, None)
-                span = _span(event.run_id, began, event, first)
-                if span is not None and worker in (None, span.worker):
-                    found.append(span)
-        found += [
-            span
-            for run_id, began in open_.items()
-            if (span := _span(run_id, began, None, first)) is not None and worker in (None, span.worker)
-        ]
-        return Spans(sorted(found, key=lambda span: span.began_at), partial)
+                found.append(_span(event.run_id, began.pop(event.run_id, None), event, first))
+        if ends:
+            found += [_span(run_id, event, None, first) for run_id, event in began.items()]
+        return [span for span in found if span is not None]
+
+    async def _failed(self, store: Store, first: Instant, last: Instant) -> list[Span]:
+        """The newest runs that failed in a span. Ids follow the instants at which runs were due or submitted."""
+        where = RunFilter(self._context.namespace, (FAILED,), limit=MOST_FAILED, since=encode_time(first - DAY))
+        return [
+            Span(run.id, run.job or run.task, run.worker, moment(run.started_at), moment(run.finished_at), FAILED,
+                 run.attempt)
+            for run in await store.list_runs(where)
+            if run.started_at is not None and run.finished_at is not None and first <= run.finished_at <= last
+        ]  # fmt: skip
+
+
+def samples(begin: int, end: int) -> list[tuple[int, int]]:
+    """The positions to read of a span of events: all of them, or parts of equal length at equal distances that
+    together have `MOST_READ`; the last of them ends where the span does."""
+    if end - begin <= MOST_READ:
+        return [(begin, end)]
+    size = MOST_READ // SAMPLES
+    starts = [begin + (end - begin - size) * number // (SAMPLES - 1) for number in range(SAMPLES)]
+    return [(start, start + size) for start in starts]
 
 
 def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant) -> Span | None:
@@ -134,9 +166,9 @@ def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant)
     )
 
 
-async def _read(store: Store, position: int) -> AsyncIterator[tuple[int, Event]]:
-    """Public events from a position on, until there are no more."""
-    while batches := await store.events_since(position, BATCHES):
+async def _read(store: Store, position: int, at_once: int = BATCHES) -> AsyncIterator[tuple[int, Event]]:
+    """Public events from a position on, until there are no more: so many transactions at once."""
+    while batches := await store.events_since(position, at_once):
         for batch in batches:
             for offset, event in enumerate(batch.events):
                 yield batch.position + offset, event

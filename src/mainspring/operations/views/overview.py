@@ -87,7 +87,7 @@ class Overview:
 
     async def _is_led_by_all(self, store: Store) -> bool:
         """Whether nodes plan without a leader."""
-        return any(node.is_alive(store.now()) for node in await store.nodes())
+        return any(node.is_alive(store.now()) and node.coordination != "leader" for node in await store.nodes())
 
     async def _counts(self, store: Store, backlog: Sequence[Backlog], missed: Missed) -> overview_records.RunCounts:
         namespace, since = self._context.namespace, encode_time(store.now() - DAY)

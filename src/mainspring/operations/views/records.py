@@ -208,6 +208,8 @@ class Tallies(msgspec.Struct, frozen=True):
     counted_to: int | None
     partial: bool
     """Whether there are more than were read: ask for a shorter span, or for larger buckets."""
+    total: TallyBucket | None = None
+    """All of it together; None where each job or task is counted (`by`), or nothing ended."""
 
 
 class ServiceLevel(msgspec.Struct, frozen=True, kw_only=True):
@@ -270,6 +272,14 @@ class LoadBucket(msgspec.Struct, frozen=True):
     """Slots that are expected to be busy on average."""
 
 
+class QuietPeriod(msgspec.Struct, frozen=True):
+    """A stretch of time in which little starts."""
+
+    at: Moment
+    until: Moment
+    starts: int
+
+
 class Load(msgspec.Struct, frozen=True, kw_only=True):
     """The load ahead: what is planned to start, by period."""
 
@@ -279,6 +289,8 @@ class Load(msgspec.Struct, frozen=True, kw_only=True):
     """Slots of the live workers."""
     jobs: int
     peak: LoadBucket | None
+    quiet: list[QuietPeriod] = []
+    """The longest stretches in which little starts, at most three."""
     partial: bool
     """Whether it was cut short: by time, or by the number of instants."""
 
@@ -324,7 +336,12 @@ class Spans(msgspec.Struct, frozen=True):
 
     items: list[Span]
     partial: bool
-    """Whether there are more than were read: ask for a shorter span."""
+    """Whether the span has more events than are read. Then the events are a sample, taken evenly over the span, and
+    the runs that failed are added, newest first."""
+    events: int = 0
+    """How many events the span has, those of other namespaces included."""
+    left_out: int = 0
+    """How many of them were not read: 0 unless `partial`."""
 
 
 class LedgerRow(msgspec.Struct, frozen=True):

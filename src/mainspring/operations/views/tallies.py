@@ -35,6 +35,8 @@ from mainspring.operations.views.records import (
 from mainspring.store import Store
 
 MOST_ROWS: Final = 20_000
+MOST_PERIODS: Final = 2_016
+"""A week of five minutes."""
 TREND_HOURS: Final = 24
 MOST_LOOKED_AT: Final = 200
 
@@ -54,9 +56,11 @@ class Tallied:
         by: Literal["job", "task"] | None = None,
         job: str | None = None,
         task: str | None = None,
+        whole: bool = False,
     ) -> Tallies:
         """What ended from `since` (a day ago) to `until` (now), by period: of the namespace, of one job or task, or of
-        each job or task (`by`). A bucket is a multiple of five minutes; of jobs and tasks, of an hour."""
+        each job or task (`by`). A bucket is a multiple of five minutes; of jobs and tasks, of an hour. The `whole` span
+        has an entry for each period, also where nothing ended."""
         if sum(each is not None for each in (by, job, task)) > 1:
             raise InvalidInput("by", by, "is given together with a job or a task", "give one of by, job and task")
         store = await self._context.open()
@@ -67,8 +71,15 @@ class Tallied:
         rows = await store.list_tallies(
             self._context.namespace, kind, period_of(kind, first), last, name=job or task, limit=MOST_ROWS + 1
         )
-        items = [_bucket(at, name, tally) for (at, name), tally in _merged(rows[:MOST_ROWS], width).items()]
-        return Tallies(items, format_duration(width), await store.tallied(), len(rows) > MOST_ROWS)
+        found = _merged(rows[:MOST_ROWS], width)
+        if whole and by is None:
+            found = _every_period(found, first, last, width, job or task or "")
+        items = [_bucket(at, name, tally) for (at, name), tally in found.items()]
+        total = Tally({}, {}, {})
+        for _, tally in rows[:MOST_ROWS]:
+            total.add(tally)
+        summed = _bucket(first, job or task or "", total) if rows and by is None else None
+        return Tallies(items, format_duration(width), await store.tallied(), len(rows) > MOST_ROWS, summed)
 
     async def service_levels(self, *, since: datetime | None = None, until: datetime | None = None) -> ServiceLevels:
         """How many attempts of each priority started within its service level, from `since` (a day ago) to `until`
@@ -141,6 +152,16 @@ def _merged(rows: Iterable[tuple[TallyKey, Tally]], width: Duration) -> dict[tup
         place = (key.began_at - key.began_at % width, key.name)
         found.setdefault(place, Tally({}, {}, {})).add(tally)
     return found
+
+
+def _every_period(
+    found: dict[tuple[Instant, str], Tally], first: Instant, last: Instant, width: Duration, name: str
+) -> dict[tuple[Instant, str], Tally]:
+    if (last - first) // width > MOST_PERIODS:
+        raise InvalidInput("bucket", format_duration(width), f"divides the span into more than {MOST_PERIODS} periods",
+                           "give larger buckets, or a shorter span")  # fmt: skip
+    every = {(at, name): Tally({}, {}, {}) for at in range(first - first % width, last, width)}
+    return dict(sorted((every | found).items()))
 
 
 def _bucket(at: Instant, name: str, tally: Tally) -> TallyBucket:

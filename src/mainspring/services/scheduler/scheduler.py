@@ -41,7 +41,9 @@ class Scheduler:
         random: Random,
         *,
         broker: Broker | None = None,
+        checks_in: bool = False,
     ) -> None:
+        """Without a leader a node always checks in; under one, if it `checks_in`."""
         self._lease = lease
         self._pending = False
         self._woken_at = -PLANNER_BUSY_S
@@ -71,7 +73,7 @@ class Scheduler:
             elector.on_elected.append(planner.wake)
             elector.on_resigned.append(planner.give_up)
             planner.on_overtaken.append(elector.begin_anew)
-        self._check_in = CheckIn(store, owner, settings, clock, random) if everyone else None
+        self.check_in = CheckIn(store, owner, settings, clock, random) if everyone or checks_in else None
         self._dispatcher = None if broker is None else Dispatcher(store, broker, self.leads, clock, random)
         self._depths = None if broker is None else DepthReader(broker, self.leads, store.metrics, clock, random)
 
@@ -90,7 +92,7 @@ class Scheduler:
     @property
     def loops(self) -> Sequence[Loop]:
         """All loops, to be run."""
-        optional = (self._check_in, self._dispatcher, self._depths)
+        optional = (self.check_in, self._dispatcher, self._depths)
         return (*self.electors, *self.planners, *(loop for loop in optional if loop is not None))
 
     def hint(self) -> None:
@@ -114,8 +116,8 @@ class Scheduler:
         for planner in self.planners:
             planner.stop()
         await asyncio.gather(*(elector.hand_over() for elector in self.electors))
-        if self._check_in is not None:
-            await self._check_in.leave()
+        if self.check_in is not None:
+            await self.check_in.leave()
 
     async def close(self) -> None:
         """Close the connections of the lease."""

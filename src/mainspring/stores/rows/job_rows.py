@@ -22,6 +22,8 @@ _options = msgspec.json.Decoder(RunOptions)
 _calendars = msgspec.json.Decoder(Calendar)
 _names = msgspec.json.Decoder(list[str]).decode
 
+MOST_NAMED = 20
+"""Jobs and calendars that a refusal names."""
 Row = Sequence[Any]
 
 
@@ -78,7 +80,21 @@ def obeying(rows: Iterable[Row], saved: Calendar, calendars: Mapping[str, Calend
     """Which of some jobs (id, names of calendars as JSON) obey a calendar that was saved: by its name, or by that of
     one that refers to it. Others are not touched: their plans still hold."""
     changed = calendars_over(saved.name, {**calendars, saved.name: saved})
-    return [job_id for job_id, names in rows if not changed.isdisjoint(_names(names))]
+    return [job_id for job_id, names, _ in rows if not changed.isdisjoint(_names(names))]
+
+
+def check_unused(rows: Iterable[Row], name: str, calendars: Mapping[str, Calendar]) -> None:
+    """Refuse to forget a calendar that jobs (id, names of calendars as JSON, name) or other calendars refer to."""
+    if name not in calendars:
+        raise NotFound(f"there is no calendar {name!r}: `mainspring calendar list` shows those that exist")
+    jobs = sorted(job for _, names, job in rows if name in _names(names))
+    others = sorted(calendars_over(name, calendars) - {name})
+    using = [*(f"job {job}" for job in jobs), *(f"calendar {other}" for other in others)]
+    if using:
+        more = f" and {len(using) - MOST_NAMED} more" if len(using) > MOST_NAMED else ""
+        raise Conflict(
+            f"calendar {name} is used by {', '.join(using[:MOST_NAMED])}{more}: take it out of them, then remove it"
+        )
 
 
 def job_event(kind: str, job: Job, now: Instant, reason: str = "") -> Event:

@@ -9,10 +9,13 @@ from typing import Any
 import msgspec
 
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue
-from mainspring.core.instants import LATEST, Instant
+from mainspring.core.instants import LATEST, MINUTE, Instant
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
 from mainspring.errors import NotFound
+from mainspring.stores.rows.run_rows import SUBMIT
 
+DISORDER = MINUTE
+"""Changes of transactions that overlap may be numbered in another order than that of their instants: by no more."""
 AFTER_ALL = "~"
 """Sorts after every id."""
 _decode = msgspec.json.Decoder(Tally).decode
@@ -72,21 +75,34 @@ class StoredViews(ABC):
             raise NotFound(f"there is no error group {error}: `mainspring errors` lists those that there are")
         return ErrorGroup(*rows[0])
 
+    async def _noted_from(self, instant: Instant) -> int:
+        """The number from which on changes are not earlier than an instant."""
+        ((number,),) = await self._rows(self._api["noted_from"], max(instant, 0))
+        return LATEST if number is None else int(number)
+
     async def list_changes(
         self,
         namespace: str,
         *,
         subject: str | None = None,
         target: str | None = None,
+        action: str | None = None,
+        since: Instant | None = None,
+        until: Instant | None = None,
         before: int | None = None,
         limit: int = 50,
     ) -> list[tuple[int, Change]]:
-        values: list[object] = [namespace, LATEST if before is None else before, limit]
+        low = 0 if since is None else await self._noted_from(since - DISORDER)
+        high = LATEST if until is None else await self._noted_from(until + DISORDER)
+        bounds = (low, high if before is None else min(high, before), since or 0, LATEST if until is None else until)
+        values: list[object] = [namespace, *bounds, limit]
         query = self._api["notes"]
         if target is not None:
-            query, values = self._api["notes_on"], [*values, target, subject]
+            query, values = self._api["notes_on"], [*values, subject, target, action]
+        elif action is not None and (subject is None or action != SUBMIT):
+            query, values = self._api["notes_of"], [*values, subject, action]
         elif subject is not None:
-            query, values = self._api["notes_by"], [*values, subject]
+            query, values = self._api["notes_by"], [*values, subject, action]
         return [
             (seq, Change(namespace=namespace, at=at, subject=subject, action=action, target=what, before=old, after=new,
                          request_id=request_id))

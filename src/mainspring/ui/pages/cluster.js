@@ -91,8 +91,8 @@ export default function Cluster() {
     const leader = found.leaders.find((each) => each.name === "scheduler") ?? found.leaders[0];
     return html`
       <div class="cards">
-        <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.length ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
-          <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.length ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
+        <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.some((it) => it.coordination !== "leader") ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
+          <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.some((it) => it.coordination !== "leader") ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
         <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
           <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">

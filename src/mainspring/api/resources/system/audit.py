@@ -6,6 +6,7 @@ from mainspring.api.auth.access import EVERYWHERE
 from mainspring.api.auth.tokens import LONGEST_LIFE
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.bodies import RevokeBody
 from mainspring.api.schemas.paging import limit_of, page, read_number
 from mainspring.api.schemas.queries import AuditQuery, PageQuery
@@ -15,7 +16,7 @@ from mainspring.operations.audit import Audit
 
 async def list_audit(request: Request) -> Response:
     """The audit trail of a namespace, newest first."""
-    words = {name: request.query[name] for name in ("subject", "target") if name in request.query}
+    words = asked(request, "subject", "target", "action", moments=("since", "until"))
     trail = Audit(Acting(request).context)
     return page(await trail.page(**words, before=read_number(request.query), limit=limit_of(request.query)))
 

@@ -34,7 +34,7 @@ from mainspring.operations.views.tallies import Tallied, is_error_place
 async def show_tallies(request: Request) -> Response:
     """What ended, by period: of the namespace, of a job or a task, or of each of them (`by`). The counts are kept, so
     they lag events by a moment, and cost the same whatever there is."""
-    words = asked(request, "bucket", "by", "job", "task", moments=("since", "until"))
+    words = asked(request, "bucket", "by", "job", "task", "whole", moments=("since", "until"))
     return Response(200, await Tallied(Acting(request).context).tallies(**words))
 
 

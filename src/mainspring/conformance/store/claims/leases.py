@@ -224,13 +224,13 @@ class LeaseSuite:
 
     async def test_nodes_that_check_in_are_listed_until_they_leave(self, store: Store, clock: ManualClock) -> None:
         began = clock.now()
-        await store.check_in("b", "cluster", 5 * SECOND)
-        await store.check_in("a", "cluster", 5 * SECOND)
+        await store.check_in(Node("b", "cluster", 5 * SECOND))
+        await store.check_in(Node("a", "leader", 5 * SECOND, skew=-7, loops={"planner": "stalled", "reaper": ""}))
         clock.advance(5 * SECOND)
-        await store.check_in("b", "cluster", 5 * SECOND)
+        await store.check_in(Node("b", "cluster", 5 * SECOND, skew=3))
         assert await store.nodes() == [
-            Node("a", "cluster", 5 * SECOND, began, began),
-            Node("b", "cluster", 5 * SECOND, began, clock.now()),
+            Node("a", "leader", 5 * SECOND, began, began, -7, {"planner": "stalled", "reaper": ""}),
+            Node("b", "cluster", 5 * SECOND, began, clock.now(), 3),
         ]
         clock.advance(10 * SECOND)
         assert [(node.name, node.is_alive(clock.now())) for node in await store.nodes()] == [("a", False), ("b", True)]
@@ -238,7 +238,7 @@ class LeaseSuite:
         assert [node.name for node in await store.nodes()] == ["a"]
 
     async def test_a_node_that_died_is_forgotten_after_a_day(self, store: Store, clock: ManualClock) -> None:
-        await store.check_in("a", "cluster", 5 * SECOND)
+        await store.check_in(Node("a", "cluster", 5 * SECOND))
         clock.advance(25 * HOUR)
-        await store.check_in("b", "cluster", 5 * SECOND)
+        await store.check_in(Node("b", "cluster", 5 * SECOND))
         assert [node.name for node in await store.nodes()] == ["b"]

@@ -382,8 +382,9 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
     async def test_a_worker_is_listed_with_the_version_that_it_announced(
         self, store: Store, clock: ManualClock
     ) -> None:
-        await store.register(msgspec.structs.replace(a_worker("worker-1"), version="1.2.3"))
+        await store.register(msgspec.structs.replace(a_worker("worker-1"), version="1.2.3", pools=((1, 4), (5, 2))))
         assert [worker.version for worker in await store.list_workers("default")] == ["1.2.3"]
+        assert [worker.pools for worker in await store.list_workers("default")] == [((1, 4), (5, 2))]
         asked = await store.request_drain("default", "worker-1")
         assert asked is not None
         assert asked.version == "1.2.3"

@@ -339,6 +339,21 @@ class JobSuite(SyncSuite):
         assert await store.list_calendars("tenant-a") == {"off": first}
         assert await store.list_calendars("nobody") == {}
 
+    async def test_a_calendar_is_removed_once_nothing_refers_to_it(self, store: Store, clock: ManualClock) -> None:
+        with refused(NotFound):
+            await store.remove_calendar("default", "off")
+        await store.save_calendar("default", Calendar("off", (holidays("12-25"),)))
+        await store.save_calendar("default", Calendar("both", (Other("off"),)))
+        await store.create_job(a_job(clock, "report", policy=JobPolicy(calendars=("both",))))
+        for name, user in (("off", "calendar both"), ("both", "job report")):
+            with refused(Conflict) as refusal:
+                await store.remove_calendar("default", name)
+            assert user in str(refusal)
+        await store.remove_job("default", "report")
+        await store.remove_calendar("default", "both")
+        await store.remove_calendar("default", "off")
+        assert await store.list_calendars("default") == {}
+
     async def test_saving_a_calendar_again_changes_no_job(self, store: Store, clock: ManualClock) -> None:
         """Also if its author wrote a list of rules, which comes back as a tuple."""
         written = Calendar("off", cast(Any, [holidays("12-25")]))

@@ -147,6 +147,31 @@ class ApiSuite:
         rest = await store.list_changes("default", before=page[-1][0], limit=4)
         assert [c.subject for _, c in [*page, *rest]] == ["s5", "s4", "s3", "s2", "s1", "s0"]
 
+    async def test_the_audit_trail_is_asked_for_kinds_of_changes_and_spans_of_time(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        began = clock.now()
+        for number in range(12):
+            action = ("job.pause", "run.submit", "job.edit")[number % 3]
+            await store.note_changes([a_change(action=action, subject="ab"[number % 2], target=f"t{number}")])
+            clock.advance(HOUR)
+        every = [change for _, change in await store.list_changes("default")]
+        for kind in (None, "job.pause", "run.submit", "nothing"):
+            for subject in (None, "a"):
+                for target in (None, "t4"):
+                    for since, until in ((None, None), (began + 3 * HOUR, None), (began + HOUR, began + 5 * HOUR)):
+                        words: dict[str, Any] = {"action": kind, "subject": subject, "target": target}
+                        fitting = [
+                            change
+                            for change in every
+                            if all(value in (None, getattr(change, name)) for name, value in words.items())
+                            and (since or 0) <= change.at < (until or clock.now())
+                        ]
+                        found = await store.list_changes("default", **words, since=since, until=until)
+                        assert [change for _, change in found] == fitting, words
+        assert await store.list_changes("default", since=clock.now() + HOUR) == []
+        assert await store.list_changes("other", action="job.pause") == []
+
     async def test_a_change_and_its_row_in_the_trail_are_committed_together(
         self, store: Store, clock: ManualClock
     ) -> None:

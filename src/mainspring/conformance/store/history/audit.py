@@ -44,6 +44,7 @@ async def _audited_writes(store: Store, clock: ManualClock) -> dict[str, Write]:
             msgspec.structs.replace(job, version=job.version + 1), past.firings, audit=audit
         ),
         "save_calendar": lambda audit: store.save_calendar("default", Calendar("quiet", (), "UTC"), audit=audit),
+        "remove_calendar": lambda audit: store.remove_calendar("default", "quiet", audit=audit),
         "submit": lambda audit: store.submit([a_run(clock)], audit=audit),
         "request_cancel": lambda audit: store.request_cancel("default", waiting.id, "", audit=audit),
         "register": lambda audit: store.register(worker, audit=audit),

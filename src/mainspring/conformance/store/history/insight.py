@@ -111,7 +111,7 @@ class InsightSuite:
         instants = []
         for _ in range(9):
             instants.append(clock.now())
-            await submit(store, a_run(clock))
+            await submit(store, a_run(clock), a_run(clock))  # Two events of one transaction.
             await number_all(store)
             clock.advance(SECOND)
         positions = [await store.position_at(instant) for instant in instants]

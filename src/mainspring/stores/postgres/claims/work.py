@@ -24,6 +24,7 @@ _OFFERS = load_queries("postgres", "offers")
 _encode = msgspec.json.Encoder().encode
 _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
 _notice = msgspec.json.Decoder(TaskNotice).decode
+_pools = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 
 
 class Work:
@@ -131,9 +132,11 @@ def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
         tx.given,
         _encode(worker.notices).decode(),
         worker.version,
+        _encode(worker.pools).decode(),
     )
 
 
 def _worker(row: Sequence[object]) -> Worker:
     values = dict(zip(_COLUMNS, row, strict=True))
+    values["pools"] = _pools(str(values["pools"]))
     return msgspec.convert(values, Worker)

@@ -36,6 +36,7 @@ from mainspring.stores.rows.job_rows import (
     check_editable,
     check_no_downstream,
     check_owned,
+    check_unused,
     check_upstreams_known,
     declare,
     first_place,
@@ -162,6 +163,14 @@ class Jobs:
     ) -> T:
         whole = audited(work, audit)
         return await self._db.schedule(lambda: self._db.write(whole, patient=True), size=size, again=again)
+
+    async def remove_calendar(self, namespace: str, name: str, *, audit: Audit[None] | None = None) -> None:
+        async def work(tx: Transaction) -> None:
+            await lock_changes(tx)  # So that no job begins to use it meanwhile.
+            check_unused(await tx.fetch(_Q["with_calendars"], namespace), name, await load_calendars(tx, namespace))
+            await tx.run(_Q["remove_calendar"], namespace, name)
+
+        await self._schedule(work, audit)
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         return await self._db.read(lambda tx: load_calendars(tx, namespace))

@@ -43,7 +43,9 @@ class Events:
                     high = middle
                 else:
                     low = row[0] + 1
-            return int(low)
+            # A position within a transaction before the instant stands for the next transaction.
+            row = await tx.fetchrow(_INSIGHT["relayed_from"], low)
+            return int(last + 1 if row is None else min(row[0], last + 1))
 
         return await self._db.read(work)
 

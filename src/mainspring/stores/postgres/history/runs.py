@@ -82,8 +82,11 @@ class Runs:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
         return [Attempt(*row) for row in rows]
 
-    async def list_logs(self, run_id: str, *, after: int = 0, limit: int = 1000) -> list[tuple[int, LogLine]]:
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["logs"], run_id, after, limit))
+    async def list_logs(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, LogLine]]:
+        query: tuple[object, ...] = (run_id, after, limit) if before is None else (run_id, after, before, limit)
+        rows = await self._db.read(lambda tx: tx.fetch(_Q["logs" if before is None else "logs_before"], *query))
         return [(row[0], LogLine(*row[1:])) for row in rows]
 
     async def have_written(self, after: Mapping[str, int]) -> list[str]:

@@ -6,7 +6,7 @@ from mainspring.core.instants import Duration
 from mainspring.core.load.leadership import LEASE, NODES_KEPT, OVERTAKEN, TERMS_KEPT
 from mainspring.core.model import Event, Hold, Node, Term, TermRecord
 from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.term_rows import resigned
+from mainspring.stores.rows.term_rows import node_of, node_values, resigned
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "leases")
@@ -72,9 +72,9 @@ class Leases:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["terms"], name, limit))
         return [TermRecord(*row) for row in rows]
 
-    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
+    async def check_in(self, node: Node) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.fetchval(_Q["check_in"], name, coordination, every, tx.now)
+            await tx.fetchval(_Q["check_in"], *node_values(node, tx.now))
             await tx.fetchval(_Q["forget_nodes"], tx.now - NODES_KEPT)
 
         await self._db.write(work)
@@ -83,4 +83,4 @@ class Leases:
         await self._db.alone(_Q["leave"], name)
 
     async def nodes(self) -> list[Node]:
-        return [Node(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["nodes"]))]
+        return [node_of(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["nodes"]))]

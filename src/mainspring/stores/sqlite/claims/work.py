@@ -34,6 +34,7 @@ _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
 _read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
 _COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
 _notice = msgspec.json.Decoder(TaskNotice).decode
+_pools = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 _ROUNDS = 50
 _WINDOW = 500
 """After some candidates had to wait at gates, a claim reads further candidates: batch size, number of reads."""
@@ -281,11 +282,13 @@ def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
         now,
         _encode(worker.notices).decode(),
         worker.version,
+        _encode(worker.pools).decode(),
     )
 
 
 def _worker(row: Sequence[object]) -> Worker:
     values = dict(zip(_COLUMNS, row, strict=True))
+    values["pools"] = _pools(str(values["pools"]))
     for name in ("queues", "regions", "tasks"):
         values[name] = _names.decode(str(values[name]))
     return msgspec.convert(values, Worker)

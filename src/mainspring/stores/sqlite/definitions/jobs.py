@@ -21,6 +21,7 @@ from mainspring.stores.rows.job_rows import (
     check_editable,
     check_no_downstream,
     check_owned,
+    check_unused,
     check_upstreams_known,
     declare,
     first_place,
@@ -149,6 +150,13 @@ class Jobs:
 
     async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
         await self._db.write(audited(lambda tx: _save_calendar(tx, namespace, calendar), audit))
+
+    async def remove_calendar(self, namespace: str, name: str, *, audit: Audit[None] | None = None) -> None:
+        def work(tx: Transaction) -> None:
+            check_unused(tx.execute(_Q["with_calendars"], (namespace,)), name, load_calendars(tx, namespace))
+            tx.execute(_Q["remove_calendar"], (namespace, name))
+
+        await self._db.write(audited(work, audit))
 
     async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
         return await self._db.read(lambda tx: load_calendars(tx, namespace))

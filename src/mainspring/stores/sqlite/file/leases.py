@@ -5,7 +5,7 @@ from __future__ import annotations
 from mainspring.core.instants import Duration
 from mainspring.core.load.leadership import NODES_KEPT, OVERTAKEN, TERMS_KEPT
 from mainspring.core.model import Event, Hold, Node, Term, TermRecord
-from mainspring.stores.rows.term_rows import resigned
+from mainspring.stores.rows.term_rows import node_of, node_values, resigned
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -73,9 +73,9 @@ class Leases:
         rows = await self._db.read(lambda tx: tx.execute(_Q["terms"], (name, limit)).fetchall())
         return [TermRecord(*row) for row in rows]
 
-    async def check_in(self, name: str, coordination: str, every: Duration) -> None:
+    async def check_in(self, node: Node) -> None:
         def work(tx: Transaction) -> None:
-            tx.execute(_Q["check_in"], (name, coordination, every, tx.now))
+            tx.execute(_Q["check_in"], node_values(node, tx.now))
             tx.execute(_Q["forget_nodes"], (tx.now - NODES_KEPT,))
 
         await self._db.write(work, promised=False, quick=True)
@@ -84,4 +84,4 @@ class Leases:
         await self._db.write(lambda tx: tx.execute(_Q["leave"], (name,)) and None, promised=False, quick=True)
 
     async def nodes(self) -> list[Node]:
-        return [Node(*row) for row in await self._db.read(lambda tx: tx.execute(_Q["nodes"]).fetchall())]
+        return [node_of(row) for row in await self._db.read(lambda tx: tx.execute(_Q["nodes"]).fetchall())]

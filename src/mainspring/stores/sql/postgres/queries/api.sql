@@ -31,18 +31,33 @@ SELECT name, at FROM mainspring.revocations WHERE expires_at > $1;
 -- note: add a change to the audit trail
 INSERT INTO mainspring.audit (namespace, at, subject, action, target, before, after, request_id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8);
 
--- notes: the newest changes, from before a number on
+-- noted_from: the number of the earliest change from an instant on. Each kind of change has an index of its ages
+SELECT min(seq) FROM (
+  (SELECT seq FROM mainspring.audit WHERE action = 'run.submit' AND at >= $1 ORDER BY at LIMIT 1)
+  UNION ALL
+  (SELECT seq FROM mainspring.audit WHERE action <> 'run.submit' AND at >= $1 ORDER BY at LIMIT 1)) AS earliest;
+
+-- notes: the newest changes with numbers from one to before another, and from one instant to before another
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
-WHERE namespace = $1 AND seq < $2 ORDER BY seq DESC LIMIT $3;
+WHERE namespace = $1 AND seq >= $2 AND seq < $3 AND at >= $4 AND at < $5 ORDER BY seq DESC LIMIT $6;
 
 -- notes_by: the same, of one subject
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
-WHERE namespace = $1 AND subject = $4 AND -seq > -($2::bigint) ORDER BY -seq LIMIT $3;
+WHERE namespace = $1 AND subject = $7 AND -seq > -($3::bigint) AND -seq <= -($2::bigint) AND at >= $4 AND at < $5
+  AND ($8::text IS NULL OR action = $8)
+ORDER BY -seq LIMIT $6;
 
 -- notes_on: the same, of one target, by one subject or by all
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
-WHERE namespace = $1 AND left(target, 200) = left($4, 200) AND -seq > -($2::bigint) AND target = $4 AND ($5::text IS NULL OR subject = $5)
-ORDER BY -seq LIMIT $3;
+WHERE namespace = $1 AND left(target, 200) = left($8, 200) AND -seq > -($3::bigint) AND -seq <= -($2::bigint) AND target = $8
+  AND at >= $4 AND at < $5 AND ($7::text IS NULL OR subject = $7) AND ($9::text IS NULL OR action = $9)
+ORDER BY -seq LIMIT $6;
+
+-- notes_of: the same, of one action, by one subject or by all
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM mainspring.audit
+WHERE namespace = $1 AND action = $8 AND -seq > -($3::bigint) AND -seq <= -($2::bigint) AND at >= $4 AND at < $5
+  AND ($7::text IS NULL OR subject = $7)
+ORDER BY -seq LIMIT $6;
 
 -- forget_replies: answers that have expired
 DELETE FROM mainspring.replies WHERE ctid = ANY (ARRAY(SELECT ctid FROM mainspring.replies WHERE expires_at <= $1 LIMIT $2));

@@ -148,8 +148,11 @@ SELECT name, definition FROM mainspring.calendars WHERE namespace = $1 ORDER BY 
 INSERT INTO mainspring.calendars (namespace, name, definition, updated_at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, updated_at = excluded.updated_at;
 
--- with_calendars: the jobs of a namespace that obey calendars, and which
-SELECT id, (policy::json -> 'calendars')::text FROM mainspring.jobs WHERE namespace = $1 AND policy::json -> 'calendars' IS NOT NULL;
+-- remove_calendar: forget a calendar
+DELETE FROM mainspring.calendars WHERE namespace = $1 AND name = $2;
+
+-- with_calendars: the jobs of a namespace that obey calendars, which, and their names
+SELECT id, (policy::json -> 'calendars')::text, name FROM mainspring.jobs WHERE namespace = $1 AND policy::json -> 'calendars' IS NOT NULL;
 
 -- zones: the zone data that fire times were computed with
 SELECT value FROM mainspring.facts WHERE name = 'zones';

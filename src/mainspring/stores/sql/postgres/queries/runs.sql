@@ -345,6 +345,10 @@ SELECT count(*) FROM (SELECT FROM mainspring.logs WHERE run_id = $1 LIMIT $2) AS
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM mainspring.logs WHERE run_id = $1 AND seq > $2 ORDER BY seq LIMIT $3;
 
+-- logs_before: the last of what a run wrote between two line numbers, in order
+SELECT * FROM (SELECT seq, run_id, attempt, at, stream, text FROM mainspring.logs WHERE run_id = $1 AND seq > $2 AND seq < $3
+               ORDER BY seq DESC LIMIT $4) AS last ORDER BY seq;
+
 -- upstreams_of: the runs that a run waits for, and those before it in its lines
 SELECT upstream_id FROM mainspring.edges WHERE run_id = $1
 UNION

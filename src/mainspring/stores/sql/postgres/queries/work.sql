@@ -125,14 +125,14 @@ WHERE r.id = e.id AND r.token = e.token AND r.claimed_until IS NOT NULL
 
 -- register: announce a worker
 INSERT INTO mainspring.workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at,
-                                notices, version)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, mainspring.store_now($13), $14, $15)
+                                notices, version, pools)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, mainspring.store_now($13), $14, $15, $16)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at,
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, notice::text
+       version, pools, notice::text
 FROM mainspring.workers CROSS JOIN LATERAL json_array_elements(notices::json) AS notice
 WHERE namespace = $1 AND notice ->> 'name' = $2 ORDER BY heartbeat_at DESC, id LIMIT 200;
 
@@ -148,14 +148,14 @@ WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'pending';
 UPDATE mainspring.workers SET drain_requested_at = coalesce(drain_requested_at, mainspring.store_now($3))
 WHERE namespace = $1 AND id = $2 AND state IN ('active', 'draining')
 RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-          version;
+          version, pools;
 
 -- workers: all workers of a namespace
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version
+       version, pools
 FROM mainspring.workers WHERE namespace = $1 ORDER BY id;
 
 -- worker: one of them
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version
+       version, pools
 FROM mainspring.workers WHERE namespace = $1 AND id = $2;

@@ -28,18 +28,31 @@ SELECT name, at FROM revocations WHERE expires_at > ?;
 -- note: add a change to the audit trail
 INSERT INTO audit (namespace, at, subject, action, target, before, after, request_id) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
--- notes: the newest changes, from before a number on
+-- noted_from: the number of the earliest change from an instant on. Each kind of change has an index of its ages
+SELECT min(seq) FROM (
+  SELECT * FROM (SELECT seq FROM audit WHERE action = 'run.submit' AND at >= ?1 ORDER BY at LIMIT 1)
+  UNION ALL
+  SELECT * FROM (SELECT seq FROM audit WHERE action <> 'run.submit' AND at >= ?1 ORDER BY at LIMIT 1));
+
+-- notes: the newest changes with numbers from one to before another, and from one instant to before another
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit
-WHERE namespace = ?1 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
+WHERE namespace = ?1 AND seq >= ?2 AND seq < ?3 AND at >= ?4 AND at < ?5 ORDER BY seq DESC LIMIT ?6;
 
 -- notes_by: the same, of one subject
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_subject
-WHERE namespace = ?1 AND subject = ?4 AND seq < ?2 ORDER BY seq DESC LIMIT ?3;
+WHERE namespace = ?1 AND subject = ?7 AND seq >= ?2 AND seq < ?3 AND at >= ?4 AND at < ?5 AND (?8 IS NULL OR action = ?8)
+ORDER BY seq DESC LIMIT ?6;
 
 -- notes_on: the same, of one target, by one subject or by all
 SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_target
-WHERE namespace = ?1 AND target = ?4 AND seq < ?2 AND (?5 IS NULL OR subject = ?5)
-ORDER BY seq DESC LIMIT ?3;
+WHERE namespace = ?1 AND target = ?8 AND seq >= ?2 AND seq < ?3 AND at >= ?4 AND at < ?5 AND (?7 IS NULL OR subject = ?7)
+  AND (?9 IS NULL OR action = ?9)
+ORDER BY seq DESC LIMIT ?6;
+
+-- notes_of: the same, of one action, by one subject or by all
+SELECT seq, namespace, at, subject, action, target, before, after, request_id FROM audit INDEXED BY audit_by_action
+WHERE namespace = ?1 AND action = ?8 AND seq >= ?2 AND seq < ?3 AND at >= ?4 AND at < ?5 AND (?7 IS NULL OR subject = ?7)
+ORDER BY seq DESC LIMIT ?6;
 
 -- forget_replies: answers that have expired
 DELETE FROM replies WHERE (scope, key) IN (SELECT scope, key FROM replies WHERE expires_at <= ? LIMIT ?);

@@ -134,8 +134,11 @@ SELECT name, definition FROM calendars WHERE namespace = ? ORDER BY name;
 INSERT INTO calendars (namespace, name, definition, updated_at) VALUES (?, ?, ?, ?)
 ON CONFLICT (namespace, name) DO UPDATE SET definition = excluded.definition, updated_at = excluded.updated_at;
 
--- with_calendars: the jobs of a namespace that obey calendars, and which
-SELECT id, json_extract(policy, '$.calendars') FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
+-- remove_calendar: forget a calendar
+DELETE FROM calendars WHERE namespace = ? AND name = ?;
+
+-- with_calendars: the jobs of a namespace that obey calendars, which, and their names
+SELECT id, json_extract(policy, '$.calendars'), name FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
 
 -- zones: the zone data that fire times were computed with
 SELECT value FROM facts WHERE name = 'zones';

@@ -46,8 +46,9 @@ SELECT name, number, owner, began_at, ended_at, reason FROM term_history
 WHERE ?1 IS NULL OR name = ?1 ORDER BY began_at DESC, name, number DESC LIMIT ?2;
 
 -- check_in: a node is alive
-INSERT INTO nodes (name, coordination, every, started_at, checked_in_at) VALUES (?1, ?2, ?3, ?4, ?4)
-ON CONFLICT (name) DO UPDATE SET coordination = excluded.coordination, every = excluded.every, checked_in_at = excluded.checked_in_at;
+INSERT INTO nodes (name, coordination, every, started_at, checked_in_at, skew, loops) VALUES (?1, ?2, ?3, ?4, ?4, ?5, ?6)
+ON CONFLICT (name) DO UPDATE SET coordination = excluded.coordination, every = excluded.every, checked_in_at = excluded.checked_in_at,
+                                 skew = excluded.skew, loops = excluded.loops;
 
 -- forget_nodes: those that have not checked in for long
 DELETE FROM nodes WHERE checked_in_at < ?1;
@@ -56,4 +57,4 @@ DELETE FROM nodes WHERE checked_in_at < ?1;
 DELETE FROM nodes WHERE name = ?1;
 
 -- nodes: all that checked in lately, by name
-SELECT name, coordination, every, started_at, checked_in_at FROM nodes ORDER BY name;
+SELECT name, coordination, every, started_at, checked_in_at, skew, loops FROM nodes ORDER BY name;

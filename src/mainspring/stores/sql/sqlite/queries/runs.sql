@@ -267,6 +267,10 @@ SELECT count(*) FROM (SELECT 1 FROM logs WHERE run_id = ? LIMIT ?);
 -- logs: what a run wrote, from a line number on
 SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? ORDER BY seq LIMIT ?;
 
+-- logs_before: the last of what a run wrote between two line numbers, in order
+SELECT * FROM (SELECT seq, run_id, attempt, at, stream, text FROM logs WHERE run_id = ? AND seq > ? AND seq < ? ORDER BY seq DESC LIMIT ?)
+ORDER BY seq;
+
 -- upstreams_of: the runs that a run waits for, and those before it in its lines
 SELECT upstream_id FROM edges WHERE run_id = ?1
 UNION

@@ -71,14 +71,14 @@ UPDATE runs SET progress = ?1, progress_note = ?2 WHERE id = ?3 AND token = ?4 A
 
 -- register: announce a worker
 INSERT INTO workers (id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, notices,
-                     version)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                     version, pools)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.running, tasks = excluded.tasks, heartbeat_at = excluded.heartbeat_at,
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
 SELECT w.id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, notice.value
+       version, pools, notice.value
 FROM workers AS w, json_each(w.notices) AS notice
 WHERE namespace = ? AND json_extract(notice.value, '$.name') = ? ORDER BY heartbeat_at DESC, w.id LIMIT 200;
 
@@ -91,14 +91,14 @@ WHERE seq = ?6 AND state = 'pending';
 UPDATE workers SET drain_requested_at = coalesce(drain_requested_at, ?3)
 WHERE namespace = ?1 AND id = ?2 AND state IN ('active', 'draining')
 RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-          version;
+          version, pools;
 
 -- workers: all workers of a namespace
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version
+       version, pools
 FROM workers WHERE namespace = ? ORDER BY id;
 
 -- worker: one of them
 SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version
+       version, pools
 FROM workers WHERE namespace = ? AND id = ?;
