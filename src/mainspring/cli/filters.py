@@ -11,6 +11,7 @@ from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.session import is_attended
+from mainspring.core.answers import DELAYS
 from mainspring.core.instants import parse_duration, parse_instant, to_datetime
 from mainspring.core.states import STATES
 from mainspring.errors import InvalidDuration
@@ -40,6 +41,9 @@ run_filters = stack(
     click.option("--queue", metavar="QUEUE", help="In this queue."),
     click.option("--worker", metavar="WORKER", help="Running on this worker, by its id."),
     click.option("--region", metavar="REGION", help="Waiting, running or ended in this region."),
+    click.option("--key", metavar="KEY", help="With this key."),
+    click.option("--late", type=click.Choice(list(DELAYS)), help="Began at least this long after they were due."),
+    click.option("--took", type=click.Choice(list(DELAYS)), help="Ended, and took at least this long."),
     click.option(
         "--since",
         metavar="WHEN",

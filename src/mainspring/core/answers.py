@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Final, Literal
 
 import msgspec
 
-from mainspring.core.instants import Duration, Instant
+from mainspring.core.instants import DAY, HOUR, MINUTE, Duration, Instant
 from mainspring.core.model import Job
 from mainspring.core.runs.errors import ErrorKind
 from mainspring.core.states import State
@@ -46,6 +47,11 @@ class Reaped(msgspec.Struct, frozen=True):
     """Runs that went to another region."""
 
 
+Delay = Literal["1m", "10m", "1h", "1d"]
+DELAYS: Final[Mapping[Delay, Duration]] = {"1m": MINUTE, "10m": 10 * MINUTE, "1h": HOUR, "1d": DAY}
+"""The delays by which runs are listed. Indexes of the stores have these steps, so that no list reads the others."""
+
+
 class RunFilter(msgspec.Struct, frozen=True):
     """Which runs to list: newest first, after `before` (an id) if given. Each field narrows the list; whatever they
     are, an index answers, also where nothing matches."""
@@ -64,6 +70,11 @@ class RunFilter(msgspec.Struct, frozen=True):
     """The smallest id: `core.ids.encode_time` of an instant."""
     region: str | None = None
     """Where the run waits, runs or ran: that to which it moved, if it did."""
+    key: str | None = None
+    late: Delay | None = None
+    """Its last attempt began at least this long after it was due."""
+    took: Delay | None = None
+    """It has ended, and its last attempt took at least this long."""
 
 
 class Saved(msgspec.Struct, frozen=True):

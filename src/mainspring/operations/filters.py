@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal, TypedDict
 
+from mainspring.core.answers import Delay
 from mainspring.core.states import State
 
 
@@ -20,6 +21,11 @@ class RunFilters(TypedDict, total=False):
     worker: str | None
     """Running runs that this worker holds."""
     region: str | None
+    key: str | None
+    late: Delay | None
+    """Runs whose last attempt began at least this long after it was due."""
+    took: Delay | None
+    """Runs that have ended and took at least this long."""
     since: datetime | None
     """Runs that were due or submitted from here on,"""
     until: datetime | None

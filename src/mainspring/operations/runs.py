@@ -10,6 +10,7 @@ from typing import Any, Unpack
 
 import msgspec
 
+from mainspring.core.answers import DELAYS
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, from_datetime, parse_duration
 from mainspring.core.model import Event, NewRun, Run, RunOptions
@@ -356,7 +357,12 @@ def _fits(run: Run, where: RunFilter) -> bool:
         return False
     if where.tag is not None and where.tag not in msgspec.json.decode(run.options, type=RunOptions).tags:
         return False
-    return not where.states or run.state in where.states
+    began = run.due_at if run.started_at is None else run.started_at
+    if where.late is not None and began - run.due_at < DELAYS[where.late]:
+        return False
+    if where.took is not None and (run.finished_at or began) - began < DELAYS[where.took]:
+        return False
+    return where.key in (None, run.key) and (not where.states or run.state in where.states)
 
 
 def still_running(run: records.Run, timeout: Length) -> WaitTimeout:

@@ -67,6 +67,9 @@ FILTERS = {
     "a tag never in a state": RunFilter(tag="popular", states=("cancelled",)),
     "a tag never in a state that many have": RunFilter(tag="succeeding", states=("failed",)),
     "a worker": RunFilter(worker="missing"),
+    "a key": RunFilter(key="missing"),
+    "late ones": RunFilter(late="1m"),
+    "long ones": RunFilter(took="1h"),
 }
 
 
@@ -140,9 +143,10 @@ async def test_a_list_is_what_a_look_at_every_row_finds(watched: Watched) -> Non
                WHERE namespace = $1 AND ($2::text[] = '{}' OR state = ANY ($2)) AND ($3::text IS NULL OR job = $3)
                  AND ($4::text IS NULL OR task = $4) AND ($5::text IS NULL OR options::jsonb -> 'tags' ? $5)
                  AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR worker = $7)
-                 AND id < coalesce($8, '~') AND id >= coalesce($9, '') ORDER BY id DESC LIMIT 50""",
+                 AND id < coalesce($8, '~') AND id >= coalesce($9, '') AND NOT $10
+               ORDER BY id DESC LIMIT 50""",
             *(where.namespace, list(where.states), where.job, where.task, where.tag, where.queue, where.worker),
-            *(where.before, where.since),
+            *(where.before, where.since, any((where.key, where.late, where.took))),
         )
         found = await _list_runs(cast(Transaction, watched), where)
         assert [run.id for run in found] == [row[0] for row in rows], where

@@ -128,6 +128,13 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("runs", "count_states"): ("default", 1_000),
     ("runs", "states_of_tags_since"): (),
     ("runs", "list_active_of"): ("default", None, None, 50, ["pending"], None, None, None, None, None, None, IDS),
+    ("runs", "list_of_key"): ("default", None, None, 50, ["failed"], "k", *[None] * 7),
+    ("runs", "list_late"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 6),
+    ("runs", "list_long"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 5),
+    ("runs", "keyed"): ("default", "k"),
+    ("runs", "running_late"): ("default", HOUR, 20_000),
+    ("runs", "logs_before"): ("run-1", 0, 100, 50),
+    ("api", "noted_from"): (NOW,),
     ("runs", "list_of_region"): ("default", None, None, 50, ["failed"], "eu", None, None, None),
     ("firings", "unfinished"): (JOBS,),
     ("firings", "is_recorded"): ("job-1", 5),
@@ -149,9 +156,10 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("jobs", "hold"): (JOBS,),
     ("jobs", "fired_ahead"): (JOBS, NOW),
     ("events", "since"): (49_000, 100),
-    ("api", "notes"): ("default", 10**9, 50),
-    ("api", "notes_by"): ("default", 10**9, 50, "nobody"),
-    ("api", "notes_on"): ("default", 10**9, 50, "job:nobody", None),
+    ("api", "notes"): ("default", 0, 10**9, 0, 10**17, 50),
+    ("api", "notes_by"): ("default", 0, 10**9, 0, 10**17, 50, "nobody", None),
+    ("api", "notes_on"): ("default", 0, 10**9, 0, 10**17, 50, None, "job:nobody", None),
+    ("api", "notes_of"): ("default", 0, 10**9, 0, 10**17, 50, None, "job.edit"),
     ("insight", "paused"): ("default",),
     ("insight", "gates"): ("default", 100),
     ("insight", "lines"): ("default", 1_000),
@@ -227,7 +235,9 @@ async def test_no_table_is_read_whole(connection: asyncpg.Connection, topic: str
 
 
 @pytest.mark.parametrize(
-    ("name", "index"), [("notes_by", "audit_by_subject"), ("notes_on", "audit_by_target")], ids=["by", "on"]
+    ("name", "index"),
+    [("notes_by", "audit_by_subject"), ("notes_on", "audit_by_target"), ("notes_of", "audit_by_action")],
+    ids=["by", "on", "of"],
 )
 async def test_the_trail_is_read_by_whom_it_is_asked_for(connection: asyncpg.Connection, name: str, index: str) -> None:
     values = ", ".join(map(literal, HOT["api", name]))

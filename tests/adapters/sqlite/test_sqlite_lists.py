@@ -63,6 +63,9 @@ FILTERS = {
     "a tag and a state": RunFilter(tag="popular", states=("failed",)),
     "a tag never in a state": RunFilter(tag="popular", states=("cancelled",)),
     "a worker": RunFilter(worker="missing"),
+    "a key": RunFilter(key="missing"),
+    "late ones": RunFilter(late="1m"),
+    "long ones": RunFilter(took="1h"),
 }
 
 
@@ -107,11 +110,12 @@ def test_a_list_takes_few_steps_and_finds_what_a_look_at_every_row_finds(countin
     assert counting.steps < STEPS
     rows = counting.connection.execute(
         """SELECT id FROM history WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND ifnull(job, '') LIKE ?
-           AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ?
+           AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ? AND ? = 0
            ORDER BY id DESC LIMIT 50""",
         (
             *(where.namespace, ",".join(where.states), ",".join(where.states), where.job or "%", where.task or "%"),
             *(where.queue or "%", f'%"{where.tag}"%' if where.tag else "%", where.worker or "%", where.since or ""),
+            any((where.key, where.late, where.took)),
         ),
     )
     assert [run.id for run in found] == [row[0] for row in rows]

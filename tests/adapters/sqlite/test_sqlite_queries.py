@@ -29,7 +29,7 @@ HOT = {
         "leave_lines",
         "next_in_line",
     ],
-    "api": ["notes", "notes_by", "notes_on"],
+    "api": ["noted_from", "notes", "notes_by", "notes_on", "notes_of"],
     "maintenance": ["expired", "too_late", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
     "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused"],
@@ -82,5 +82,5 @@ def test_a_hot_query_scans_no_table(database: sqlite3.Connection, topic: str, na
         step
         for step in steps
         if "TEMP B-TREE FOR ORDER BY" in step
-        and name in ("candidates", "due", "due_in_namespace", "notes", "notes_by", "notes_on")
+        and name in ("candidates", "due", "due_in_namespace", "notes", "notes_by", "notes_on", "notes_of")
     ]

@@ -19,7 +19,7 @@ from mainspring.operations import records
 from mainspring.operations.runs import LINES_AT_ONCE
 
 TEXT = "text/plain; charset=utf-8"
-_FILTERS = ("job", "task", "tag", "queue", "worker", "region")
+_FILTERS = ("job", "task", "tag", "queue", "worker", "region", "key", "late", "took")
 
 
 async def get_run(request: Request) -> Response:

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.api.schemas.bodies import Cursor, Limit, Zone
+from mainspring.core.answers import Delay
 from mainspring.core.states import State
 from mainspring.operations.values.json_types import LONGEST_NAME, InstantText, Name
 
@@ -60,6 +61,9 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
     region: Annotated[Name, Meta(description="where the run waits, runs or ran")] | UnsetType = UNSET
+    key: Name | UnsetType = UNSET
+    late: Annotated[Delay, Meta(description="began at least this long after it was due")] | UnsetType = UNSET
+    took: Annotated[Delay, Meta(description="ended, and took at least this long")] | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
@@ -78,6 +82,9 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     queue: Name | UnsetType = UNSET
     worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
     region: Annotated[Name, Meta(description="where the run waits, runs or ran")] | UnsetType = UNSET
+    key: Name | UnsetType = UNSET
+    late: Annotated[Delay, Meta(description="began at least this long after it was due")] | UnsetType = UNSET
+    took: Annotated[Delay, Meta(description="ended, and took at least this long")] | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
 

@@ -10,6 +10,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.api.schemas.bodies import Cursor, JobChange, Limit
 from mainspring.api.schemas.queries import ErrorId
+from mainspring.core.answers import Delay
 from mainspring.core.states import State
 from mainspring.operations.values.json_types import LARGEST, InstantText, Name, Span, Text
 from mainspring.operations.views.records import JobAction, RunAction
@@ -34,6 +35,9 @@ class ActRunsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     queue: Name | UnsetType = UNSET
     worker: Name | UnsetType = UNSET
     region: Name | UnsetType = UNSET
+    key: Name | UnsetType = UNSET
+    late: Delay | UnsetType = UNSET
+    took: Delay | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET

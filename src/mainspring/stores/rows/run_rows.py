@@ -8,7 +8,7 @@ from operator import attrgetter
 
 import msgspec
 
-from mainspring.core.answers import Change, RunFilter
+from mainspring.core.answers import DELAYS, Change, Delay, RunFilter
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Event, KeptOptions, NewRun, Run
 from mainspring.core.states import RUNNING, UNFINISHED, State
@@ -107,6 +107,11 @@ def unfinished_states(where: RunFilter) -> tuple[list[State], int]:
     if where.worker is not None:
         states = [state for state in states if state == RUNNING]
     return states, FEW_RUNNING if {RUNNING}.issuperset(states) else FEW_UNFINISHED
+
+
+def delay_steps(least: Delay) -> range:
+    """The steps of an index of delays, from 0 on, that are at least as long as one."""
+    return range(list(DELAYS).index(least), len(DELAYS))
 
 
 def ids_only(queries: Mapping[str, str]) -> dict[str, str]:

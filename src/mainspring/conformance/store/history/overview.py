@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from itertools import product
+
 import msgspec
 
 from mainspring.conformance.store.samples import a_job, a_run, failure, finish, fire, options, submit, take_one, trigger
+from mainspring.core.answers import DELAYS
 from mainspring.core.ids import encode_time
-from mainspring.core.instants import HOUR, MINUTE, SECOND
-from mainspring.core.model import JobPolicy
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
+from mainspring.core.model import Claim, Gate, JobPolicy, Report, Run
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.core.states import CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
 from mainspring.store import JobOrder, RunFilter, Store
@@ -105,3 +109,47 @@ class OverviewSuite:
                     expected = [run.id for run in await store.list_runs(without) if run.region == region]
                     assert [run.id for run in await store.list_runs(where)] == expected, where
                     assert await store.count_matching(where) == len(expected), where
+
+    async def test_runs_are_listed_and_counted_by_key_lateness_and_duration(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        delays = (0, 2 * MINUTE, 20 * MINUTE, 3 * HOUR, 2 * DAY)
+        clock.advance(10 * DAY)
+        for number, (late, took) in enumerate(product(delays, delays)):
+            due = clock.now() - late - took
+            run = a_run(clock, due_at=due, key=f"k{number % 3}", lines=(Gate(f"key:k{number % 3}", 1),))
+            await submit(store, run)
+            await finish(store, run, _between(due + late, due + late + took))
+            clock.advance(SECOND)
+        waiting = a_run(clock, key="k1", lines=(Gate("key:k1", 1),))
+        overdue = a_run(clock, due_at=clock.now() - HOUR, priority=1)
+        await submit(store, waiting, overdue)
+        await take_one(store)
+        every = await store.list_runs(RunFilter(limit=100))
+        assert len(every) == len(delays) ** 2 + 2
+        for key in (None, "k1", "missing"):
+            for least, length in product((None, *DELAYS), repeat=2):
+                for states in ((), (SUCCEEDED,), (RUNNING, PENDING)):
+                    where = RunFilter("default", states, key=key, late=least, took=length, limit=100)
+                    expected = [run.id for run in every if _fits(run, where)]
+                    assert [run.id for run in await store.list_runs(where)] == expected, where
+                    assert await store.count_matching(where) == len(expected), where
+        assert await store.list_runs(RunFilter("other", late="1m")) == []
+
+
+def _between(began: Instant, ended: Instant) -> Callable[[Claim], Report]:
+    def report(claim: Claim) -> Report:
+        return Report(claim.run_id, claim.token, "succeeded", SUCCEEDED, started_at=began, finished_at=ended)
+
+    return report
+
+
+def _fits(run: Run, where: RunFilter) -> bool:
+    late = None if run.started_at is None else run.started_at - run.due_at
+    took = None if run.started_at is None or run.finished_at is None else run.finished_at - run.started_at
+    asked = ((where.late, late), (where.took, took))
+    return (
+        where.key in (None, run.key)
+        and (not where.states or run.state in where.states)
+        and all(least is None or (length is not None and length >= DELAYS[least]) for least, length in asked)
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
 
+from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
 from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, RUNNING, State
@@ -17,7 +18,7 @@ from mainspring.stores.postgres.server.database import Database, Record, Transac
 from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
-from mainspring.stores.rows.run_rows import FEW_RUNNING, counts_only, run_of, unfinished_states
+from mainspring.stores.rows.run_rows import FEW_RUNNING, counts_only, delay_steps, run_of, unfinished_states
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -150,7 +151,8 @@ async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, st
     if not where.states or not FINAL.issuperset(where.states):
         rows += await _list_active(tx, where, page, queries)
     if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
-        rows += await _list_finished(tx, where, page, queries)
+        is_special = where.key is not None or where.late is not None or where.took is not None
+        rows += await (_list_special if is_special else _list_finished)(tx, where, page, queries)
     return rows
 
 
@@ -158,8 +160,12 @@ async def _list_active(
     tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
 ) -> list[Record]:
     """The candidates themselves if they are few; otherwise by the index of a filter, or by id if there is none."""
+    if where.took is not None:
+        return []  # A run that has not ended has taken no time yet.
     states, few = unfinished_states(where)
     asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker, where.region)
+    if where.key is not None or where.late is not None:
+        return await tx.fetch(queries["list_active_of"], *asked, await _find_special(tx, where))
     ids = await _some_active(tx, where, states, few + 1)
     if len(ids) > few:
         found = await _find_active(tx, where, states, asked)
@@ -167,6 +173,33 @@ async def _list_active(
             return await tx.fetch(queries["list_active"], *asked)
         ids = found
     return await tx.fetch(queries["list_active_of"], *asked, ids) if ids else []
+
+
+async def _find_special(tx: Transaction, where: RunFilter) -> list[str]:
+    """The unfinished runs of a key, and those that began late: where both are asked for, those that are both."""
+    keyed = {row[0] for row in await tx.fetch(_Q["keyed"], where.namespace, where.key)} if where.key else None
+    if where.late is None:
+        return list(keyed or ())
+    late = await tx.fetch(_Q["running_late"], where.namespace, DELAYS[where.late], FEW_RUNNING)
+    return [row[0] for row in late if keyed is None or row[0] in keyed]
+
+
+async def _list_special(
+    tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
+) -> list[Record]:
+    """Finished runs of a key, or that began late, or took long."""
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    narrow = (where.job, where.task, where.queue, where.tag, where.region)
+    took = None if where.took is None else DELAYS[where.took]
+    if where.key is not None:
+        late = None if where.late is None else DELAYS[where.late]
+        return await tx.fetch(queries["list_of_key"], *page, states, where.key, *narrow, late, took)
+    if where.late is not None:
+        steps = [step + 1 for step in delay_steps(where.late)]
+        return await tx.fetch(queries["list_late"], *page, states, steps, *narrow, took)
+    assert where.took is not None
+    steps = [step + 1 for step in delay_steps(where.took)]
+    return await tx.fetch(queries["list_long"], *page, states, steps, *narrow)
 
 
 async def _some_active(tx: Transaction, where: RunFilter, states: Sequence[State], bound: int) -> list[str]:

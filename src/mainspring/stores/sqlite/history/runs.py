@@ -7,13 +7,16 @@ from itertools import chain
 
 import msgspec
 
+from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
 from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.errors import Conflict, NotFound
 from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
+    FEW_RUNNING,
     IDEMPOTENCY_KEPT,
+    delay_steps,
     fingerprint,
     ids_only,
     noted,
@@ -226,6 +229,9 @@ def _values(where: RunFilter) -> dict[str, object]:
         "tag": where.tag,
         "worker": where.worker,
         "region": where.region,
+        "key": where.key,
+        "late": None if where.late is None else DELAYS[where.late],
+        "took": None if where.took is None else DELAYS[where.took],
         "states": ",".join(where.states),
         "limit": where.limit,
     }
@@ -243,7 +249,12 @@ def _list_active(
     tx: Transaction, where: RunFilter, values: dict[str, object], queries: Mapping[str, str]
 ) -> list[tuple[object, ...]]:
     """The candidates themselves if they are few; otherwise by the index of a filter, or by id, since most candidates
-    fit."""
+    fit. A run that has not ended has taken no time yet."""
+    if where.took is not None:
+        return []
+    if where.key is not None or where.late is not None:
+        found = [row[0] for row in _find_special(tx, where, values)]
+        return tx.execute(queries["list_active_of"], {**values, "among": _encode(found).decode()}).fetchall()
     states, few = unfinished_states(where)
     first, last = ("", LAST_NAME) if where.queue is None else (where.queue, where.queue)
     bounds = {"first_queue": first, "last_queue": last, "states": ",".join(states), "bound": few + 1}
@@ -254,6 +265,15 @@ def _list_active(
         return tx.execute(queries["list_active"], values).fetchall()
     among = {**values, "among": _encode(some).decode()}
     return tx.execute(queries["list_active_of"], among).fetchall() if some else []
+
+
+def _find_special(tx: Transaction, where: RunFilter, values: dict[str, object]) -> set[tuple[int]]:
+    """The unfinished runs of a key, and those that began late: where both are asked for, those that are both."""
+    keyed = set(tx.execute(_Q["keyed"], values)) if where.key is not None else None
+    if where.late is None:
+        return keyed or set()
+    late = set(tx.execute(_Q["running_late"], {**values, "bound": FEW_RUNNING}))
+    return late if keyed is None else late & keyed
 
 
 def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[int] | None:
@@ -274,7 +294,13 @@ def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object
     def newest(query: str, **more: object) -> list[str]:
         return [row[0] for row in tx.execute(query, {**values, **more})]
 
-    if where.job is not None:
+    if where.key is not None:
+        found = [newest(_Q["newest_of_key"])]
+    elif where.late is not None:
+        found = [newest(_Q["newest_late"], step=step) for step in delay_steps(where.late)]
+    elif where.took is not None:
+        found = [newest(_Q["newest_long"], step=step) for step in delay_steps(where.took)]
+    elif where.job is not None:
         found = [newest(_Q["newest_of_job"], state=state) for state in states]
     elif where.region not in (None, DEFAULT):
         found = [newest(_Q["newest_of_region"])]

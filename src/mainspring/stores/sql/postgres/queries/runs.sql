@@ -236,6 +236,60 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
 ORDER BY id DESC;
 
+-- list_of_key: finished runs of a key, newest first
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM mainspring.history
+WHERE namespace = $1 AND key = $6 AND key IS NOT NULL AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND state = ANY ($5::text[])
+  AND ($7::text IS NULL OR job = $7) AND ($8::text IS NULL OR task = $8) AND ($9::text IS NULL OR queue = $9)
+  AND ($10::text IS NULL OR options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR region = $11)
+  AND ($12::bigint IS NULL OR started_at - due_at >= $12) AND ($13::bigint IS NULL OR finished_at - started_at >= $13)
+ORDER BY id DESC LIMIT $4;
+
+-- list_late: finished runs of some steps of lateness, newest first: the newest of each, merged
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($6::integer[]) AS class (step)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND width_bucket(h.started_at - h.due_at, '{60000000,600000000,3600000000,86400000000}'::bigint[]) = class.step
+      AND h.started_at - h.due_at >= 60000000 AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.state = ANY ($5::text[])
+      AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
+      AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
+      AND ($12::bigint IS NULL OR h.finished_at - h.started_at >= $12)
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
+-- list_long: finished runs of some steps of duration, newest first: the newest of each, merged
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($6::integer[]) AS class (step)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND width_bucket(h.finished_at - h.started_at, '{60000000,600000000,3600000000,86400000000}'::bigint[]) = class.step
+      AND h.finished_at - h.started_at >= 60000000 AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.state = ANY ($5::text[])
+      AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
+      AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
+-- keyed: the unfinished runs of a key, which stand in its line
+SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = 'key:' || $2::text;
+
+-- running_late: the running runs that began late; ordered, so that it goes by an index
+SELECT id FROM mainspring.runs WHERE state = 'running' AND namespace = $1 AND started_at - due_at >= $2 ORDER BY claimed_until LIMIT $3;
+
 -- list_of_region: finished runs of a region other than `default`, newest first. The last condition is that of the index
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,

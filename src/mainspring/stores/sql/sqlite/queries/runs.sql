@@ -180,6 +180,40 @@ WHERE namespace = :namespace AND job = :job AND state = :state AND id >= :since 
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
 ORDER BY id DESC LIMIT :limit;
 
+-- newest_of_key: the newest finished runs of a key
+SELECT id FROM history INDEXED BY history_by_key
+WHERE namespace = :namespace AND key = :key AND key IS NOT NULL AND id >= :since AND id < :before AND instr(:states, state) > 0
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND (:late IS NULL OR started_at - due_at >= :late) AND (:took IS NULL OR finished_at - started_at >= :took)
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_late: the newest finished runs of one step of lateness
+SELECT id FROM history INDEXED BY history_by_delay
+WHERE namespace = :namespace AND started_at - due_at >= 60000000
+  AND (started_at - due_at >= 600000000) + (started_at - due_at >= 3600000000) + (started_at - due_at >= 86400000000) = :step
+  AND id >= :since AND id < :before AND instr(:states, state) > 0
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND (:took IS NULL OR finished_at - started_at >= :took)
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_long: the newest finished runs of one step of duration
+SELECT id FROM history INDEXED BY history_by_duration
+WHERE namespace = :namespace AND finished_at - started_at >= 60000000
+  AND (finished_at - started_at >= 600000000) + (finished_at - started_at >= 3600000000) + (finished_at - started_at >= 86400000000) = :step
+  AND id >= :since AND id < :before AND instr(:states, state) > 0
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+ORDER BY id DESC LIMIT :limit;
+
+-- keyed: the unfinished runs of a key, which stand in its line
+SELECT r.seq FROM lines AS l CROSS JOIN runs AS r ON r.id = l.run_id WHERE l.namespace = :namespace AND l.name = 'key:' || :key;
+
+-- running_late: the running runs that began late
+SELECT seq FROM runs INDEXED BY runs_held
+WHERE state = 'running' AND namespace = :namespace AND started_at - due_at >= :late LIMIT :bound;
+
 -- newest_of_region: the newest finished runs of a region other than `default`. The last condition is that of the index
 SELECT id FROM history INDEXED BY history_by_region
 WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before AND instr(:states, state) > 0
