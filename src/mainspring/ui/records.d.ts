@@ -25,6 +25,9 @@ export interface ActRunsBody {
   queue?: string;
   worker?: string;
   region?: string;
+  key?: string;
+  late?: "10m" | "1d" | "1h" | "1m";
+  took?: "10m" | "1d" | "1h" | "1m";
   error?: string;
   since?: string;
   until?: string;
@@ -277,6 +280,9 @@ export interface CountQuery {
   queue?: string;
   worker?: string;
   region?: string;
+  key?: string;
+  late?: "10m" | "1d" | "1h" | "1m";
+  took?: "10m" | "1d" | "1h" | "1m";
   since?: string;
   until?: string;
 }
@@ -1363,6 +1369,9 @@ export interface RunQuery {
   queue?: string;
   worker?: string;
   region?: string;
+  key?: string;
+  late?: "10m" | "1d" | "1h" | "1m";
+  took?: "10m" | "1d" | "1h" | "1m";
   error?: string;
   since?: string;
   until?: string;

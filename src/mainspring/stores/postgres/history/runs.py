@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
+from typing import Any
 
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
@@ -86,8 +87,10 @@ class Runs:
     async def list_logs(
         self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
     ) -> list[tuple[int, LogLine]]:
-        query: tuple[object, ...] = (run_id, after, limit) if before is None else (run_id, after, before, limit)
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["logs" if before is None else "logs_before"], *query))
+        asked: tuple[Any, ...] = (_Q["logs"], run_id, after, limit)
+        if before is not None:
+            asked = (_Q["logs_before"], run_id, after, before, limit)
+        rows = await self._db.read(lambda tx: tx.fetch(*asked))
         return [(row[0], LogLine(*row[1:])) for row in rows]
 
     async def have_written(self, after: Mapping[str, int]) -> list[str]:

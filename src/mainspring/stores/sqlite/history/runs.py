@@ -106,9 +106,10 @@ class Runs:
     async def list_logs(
         self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
     ) -> list[tuple[int, LogLine]]:
-        query: tuple[object, ...] = (run_id, after, limit) if before is None else (run_id, after, before, limit)
-        name = "logs" if before is None else "logs_before"
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q[name], query).fetchall())
+        asked: tuple[str, tuple[object, ...]] = (_Q["logs"], (run_id, after, limit))
+        if before is not None:
+            asked = (_Q["logs_before"], (run_id, after, before, limit))
+        rows = await self._db.look_back(lambda tx: tx.execute(*asked).fetchall())
         return [(row[0], LogLine(*row[1:])) for row in rows]
 
     async def have_written(self, after: Mapping[str, int]) -> list[str]:
