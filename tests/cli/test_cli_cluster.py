@@ -53,4 +53,5 @@ def test_the_history_of_terms_is_shown_and_its_json_is_whole(cli: Terminal) -> N
 def test_without_any_leader_it_says_how_to_start_one(cli: Terminal) -> None:
     cli("db", "migrate")
     assert "mainspring up" in cli("cluster").err
-    assert cli.json("cluster") == {"leaders": [], "nodes": [], "terms": []}
+    shown = {"leaders": [], "nodes": [], "terms": [], "changes": 0, "longest_gap_s": None}
+    assert cli.json("cluster") == shown
