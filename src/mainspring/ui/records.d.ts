@@ -774,6 +774,11 @@ export interface LedgerRow {
   cells: Record<string, Record<string, number>>;
 }
 
+export interface LevelQuery {
+  since?: string;
+  until?: string;
+}
+
 export interface Line {
   number: number;
   at: string;
@@ -1503,6 +1508,23 @@ export interface ScheduledRun {
   submitted_by: string | null;
   status: "scheduled";
   warnings?: string[];
+}
+
+export interface ServiceLevel {
+  priority: number;
+  within: string | null;
+  starts: number;
+  late: number;
+  met: number | null;
+  late_p50: number | null;
+  late_p99: number | null;
+}
+
+export interface ServiceLevels {
+  items: ServiceLevel[];
+  since: string;
+  until: string;
+  counted_to: number | null;
 }
 
 export interface SessionBody {
