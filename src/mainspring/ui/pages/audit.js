@@ -4,7 +4,7 @@ import { Difference } from "../parts/difference.js";
 import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { When } from "../parts/when.js";
+import { instantOf, When } from "../parts/when.js";
 import { place } from "../router.js";
 
 const COLUMNS = [
@@ -17,10 +17,10 @@ const COLUMNS = [
 
 export default function Audit() {
   const words = place.value.query.get("q") ?? "";
-  const { found, rest } = readWords(words, ["subject", "target"]);
-  const changes = usePages("/v1/audit", { limit: 100, ...found, ...(rest ? { target: rest } : {}) });
+  const { found, rest } = readWords(words, ["subject", "target", "action", "since", "until"]);
+  const changes = usePages("/v1/audit", { limit: 100, ...found, since: instantOf(found.since), until: instantOf(found.until), ...(rest ? { target: rest } : {}) });
   return html`<${Head} title="Audit" />
-    <div class="toolbar"><${Search} value=${words} label="filter the audit trail" placeholder="subject:ann target:etl-nightly" /></div>
+    <div class="toolbar"><${Search} value=${words} label="filter the audit trail" placeholder="subject:ann target:etl-nightly action:job.pause since:24h" /></div>
     <${Loaded} of=${changes}>${() => changes.rows.length
       ? html`<${Table} label="changes" columns=${COLUMNS} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
       : html`<${Empty}>Nothing was changed.</${Empty}>`}</${Loaded}>`;

@@ -1,7 +1,7 @@
 /** Calendars: the times at which jobs do not fire. Which firings an edit would move is shown before it is saved. */
 import { send } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
-import { Command, quoted, say } from "../parts/dialog.js";
+import { ask, Command, quoted, say } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
 import { Badge, Empty, Head, Loaded, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
@@ -81,6 +81,18 @@ function Rules({ calendar, then }) {
     <${Changes} state=${changes} /></div>`;
 }
 
+/** @param {string} name */
+function askToRemove(name) {
+  ask({
+    title: `Remove calendar ${name}`, text: "Jobs that use it keep it: then it is refused, and they are named.", button: "Remove it", danger: true, done: `${name} removed`,
+    command: (reason) => `mainspring calendar remove ${quoted(name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    act: async (reason) => {
+      await send("DELETE", `/v1/calendars/${encodeURIComponent(name)}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
+      go(to("/calendars"));
+    },
+  });
+}
+
 /** The months of the coming year, with the days that are excluded.
  * @param {{ name: string }} given */
 function Days({ name }) {
@@ -122,7 +134,7 @@ export default function Calendars({ argument }) {
   return html`<${Loaded} of=${calendars}>${(/** @type {any} */ found) => {
     const one = found.items.find((/** @type {any} */ each) => each.name === argument);
     if (argument && !one) return html`<${Head} title=${argument} /><${Empty}>There is no calendar of this name. <a href=${to("/calendars")}>All calendars</a></${Empty}>`;
-    if (one) return html`<${Head} title=${one.name}><span class="muted">${one.timezone}</span></${Head}><div class="stack"><${Rules} calendar=${one} then=${calendars.reload} /><${Days} name=${one.name} key=${write(one.rules)} /></div>`;
+    if (one) return html`<${Head} title=${one.name} actions=${may("calendars:write") && html`<button class="danger" onClick=${() => askToRemove(one.name)}>Remove</button>`}><span class="muted">${one.timezone}</span></${Head}><div class="stack"><${Rules} calendar=${one} then=${calendars.reload} /><${Days} name=${one.name} key=${write(one.rules)} /></div>`;
     return html`<${Head} title="Calendars" actions=${may("calendars:write") && html`<a class="button" href=${to("/calendars", { new: 1 })}>New calendar</a>`} />
       ${isNew ? html`<${Rules} then=${calendars.reload} />` : found.items.length
         ? html`<ul class="tiles">${found.items.map((/** @type {any} */ each) => html`<li class="panel"><header><h2><a href=${to(`/calendars/${encodeURIComponent(each.name)}`)}>${each.name}</a></h2><span class="muted">${each.timezone}</span></header><div class="body muted">${each.rules.length} ${each.rules.length === 1 ? "rule" : "rules"}</div></li>`)}</ul>`

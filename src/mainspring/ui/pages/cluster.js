@@ -16,18 +16,8 @@ import { useResource } from "../state/resource.js";
 const EVERY_MS = 2_000;
 const SLOWLY_MS = 15_000;
 const SHOWN = 200;
-
-/** The time without a leader before a term, in milliseconds; null where it is not known: before the first term, and after an owner that gave no
- * last sign, whose term the store ends with the beginning of the next.
- * @param {Term} term @param {Term | undefined} before the term of the same name before it */
-function gapOf(term, before) {
-  return before?.ended_at ? Math.max(Date.parse(term.began_at) - Date.parse(before.ended_at), 0) || null : null;
-}
-
-/** @param {Term[]} terms newest first */
-function withGaps(terms) {
-  return terms.map((term, n) => ({ ...term, gap: gapOf(term, terms.slice(n + 1).find((each) => each.name === term.name)) }));
-}
+/** Clocks that differ more than this are worth a look. */
+const SKEWED_S = 0.5;
 
 const NODES = [
   { name: "Node", cell: (/** @type {Node} */ it) => html`<span class="mono">${it.node}</span>` },
@@ -35,7 +25,16 @@ const NODES = [
   { name: "Plans by", tight: true, cell: (/** @type {Node} */ it) => it.coordination },
   { name: "Checked in", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.checked_in_at} plain />` },
   { name: "Started", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.started_at} plain />` },
+  { name: "Clock", tight: true, number: true, cell: (/** @type {Node} */ it) => (it.skew_s == null ? "–" : html`<span class=${Math.abs(it.skew_s) > SKEWED_S ? "s-warning" : ""}>${it.skew_s < 0 ? "−" : "+"}${length(it.skew_s * 1000)}</span>`) },
+  { name: "Loops", cell: (/** @type {Node} */ it) => Loops(it.loops ?? {}) },
 ];
+
+/** What is wrong with the loops of a node, if anything is.
+ * @param {Record<string, string>} loops */
+function Loops(loops) {
+  const bad = Object.entries(loops).filter(([, fault]) => fault);
+  return bad.length ? html`<span class="s-warning">${bad.map(([name, fault]) => `${name}: ${fault}`).join("; ")}</span>` : html`<span class="muted">${Object.keys(loops).length ? "all well" : "–"}</span>`;
+}
 
 const TERMS = [
   { name: "Term", tight: true, number: true, cell: (/** @type {any} */ it) => it.number },
@@ -43,7 +42,7 @@ const TERMS = [
   { name: "Leader", cell: (/** @type {any} */ it) => html`<span class="mono">${it.owner}</span>` },
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Ended", tight: true, cell: (/** @type {any} */ it) => (it.ended_at ? html`<${When} at=${it.ended_at} />` : html`<${Badge} state="leads" />`) },
-  { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap === null ? "–" : html`<span class=${it.gap > 1000 ? "s-warning" : ""}>${length(it.gap)}</span>`) },
+  { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap_s == null ? "–" : html`<span class=${it.gap_s > 1 ? "s-warning" : ""}>${length(it.gap_s * 1000)}</span>`) },
   { name: "Why it ended", cell: (/** @type {any} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];
 
@@ -74,7 +73,7 @@ function History({ terms }) {
         label: owner,
         bars: terms.filter((each) => each.owner === owner).map((each) => ({
           from: Date.parse(each.began_at), to: each.ended_at ? Date.parse(each.ended_at) : until, id: "", state: each.ended_at ? "stopped" : "leads",
-          title: `${owner}: term ${each.number}${each.gap === null ? "" : `, ${length(each.gap)} without a leader before it`}${each.reason ? `, ended: ${each.reason}` : ""}`,
+          title: `${owner}: term ${each.number}${each.gap_s == null ? "" : `, ${length(each.gap_s * 1000)} without a leader before it`}${each.reason ? `, ended: ${each.reason}` : ""}`,
         })),
       })),
     };
@@ -85,16 +84,14 @@ function History({ terms }) {
 export default function Cluster() {
   const cluster = useResource("/v1/cluster", { limit: SHOWN }, undefined, EVERY_MS);
   return html`<${Head} title="Cluster" /><${Loaded} of=${cluster}>${(/** @type {ClusterState} */ found) => {
-    const terms = withGaps(found.terms);
-    const gaps = terms.map((each) => each.gap).filter((gap) => gap !== null);
-    const changes = terms.filter((each, n) => terms.slice(n + 1).some((other) => other.name === each.name)).length;
+    const { terms, changes = 0, longest_gap_s: longest = null } = found;
     const leader = found.leaders.find((each) => each.name === "scheduler") ?? found.leaders[0];
     return html`
       <div class="cards">
         <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.some((it) => it.coordination !== "leader") ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
           <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.some((it) => it.coordination !== "leader") ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
         <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
-          <div class="muted">${gaps.length ? `longest time without a leader: ${length(Math.max(...gaps))}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
+          <div class="muted">${longest !== null ? `longest time without a leader: ${length(longest * 1000)}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
         ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${found.nodes} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;

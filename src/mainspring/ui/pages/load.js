@@ -16,7 +16,6 @@ import { useResource } from "../state/resource.js";
 
 const WIDTHS = /** @type {Record<string, string>} */ ({ "24h": "5m", "7d": "1h" });
 const MEASURES = [["starts", "starts"], ["busy", "busy slots"]];
-const QUIET = 6;
 const SHOWN = 20;
 /** The server lists this many jobs of a period. */
 const BOUND = 200;
@@ -71,22 +70,6 @@ function Chosen({ at, width, filter }) {
     : html`<${Empty}>Nothing starts in it.</${Empty}>`}</${Loaded}></div></section>`;
 }
 
-/** The longest stretches in which little starts.
- * @param {Bucket[]} items @param {number} width */
-function quiet(items, width) {
-  const most = Math.max(...items.map((each) => each.starts), 0);
-  const usual = items.reduce((sum, each) => sum + each.starts, 0) / Math.max(items.length, 1);
-  const little = Math.min(most * 0.02, usual / 2);
-  const found = [];
-  for (let n = 0; n < items.length; n += 1) {
-    let [end, starts] = [n, 0];
-    while (end < items.length && items[end].starts <= little) starts += items[end++].starts;
-    if (end - n >= QUIET) found.push({ at: items[n].at, ms: (end - n) * width, starts });
-    n = Math.max(end, n);
-  }
-  return found.sort((one, other) => other.ms - one.ms).slice(0, 3);
-}
-
 export default function LoadPage() {
   const words = place.value.query;
   const span = words.get("span") ?? "24h";
@@ -103,6 +86,6 @@ export default function LoadPage() {
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial ? " · cut short" : ""}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
-        <p class="muted">${quiet(found.items, width).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(each.ms)}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
+        <p class="muted">${(found.quiet ?? []).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(Date.parse(each.until) - Date.parse(each.at))}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
         <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;
 }

@@ -119,22 +119,12 @@ function wordsOf(bucket) {
   return `${new Date(bucket.at).toLocaleString("en-GB")}: ${counts.join(", ") || "nothing ended"}`;
 }
 
-/** Every period of the span, those without an entry too.
- * @param {Tallies} tallies @param {string} span */
-function wholeSpan(tallies, span) {
-  const width = lengthOf(WIDTHS[span]);
-  const known = new Map(tallies.items.map((each) => [Math.floor(Date.parse(each.at) / width), each]));
-  const last = Math.floor(now().getTime() / width);
-  const count = Math.round(lengthOf(span) / width);
-  return Array.from({ length: count }, (_, n) => known.get(last - count + 1 + n) ?? { at: new Date((last - count + 1 + n) * width).toISOString() });
-}
-
 function Outcomes() {
   const span = place.value.query.get("span") ?? "24h";
-  const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h" }, (news) => news.more || news.runs.size > 0);
+  const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h", whole: true }, (news) => news.more || news.runs.size > 0);
   return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
     const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
-    return html`<${Bars} buckets=${wholeSpan(found, span)} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
+    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
   }}</${Loaded}></div></section>`;
 }
 

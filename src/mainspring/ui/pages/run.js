@@ -6,7 +6,7 @@ import { Json } from "../parts/json.js";
 import { Output } from "../parts/log.js";
 import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { now, When } from "../parts/when.js";
+import { When } from "../parts/when.js";
 import { length, lookOf, spaced } from "../draw/text.js";
 import { go, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
@@ -14,6 +14,7 @@ import { useResource } from "../state/resource.js";
 import { RUN_COLUMNS, stateOf } from "./runs.js";
 
 /** @typedef {import("../records.d.ts").RunRelations} RunRelations */
+/** @typedef {import("../records.d.ts").Spent} Part */
 
 const TABS = [["", "Story"], ["output", "Output"], ["data", "Data"], ["relations", "Relations"]];
 const ENDED = ["succeeded", "failed", "cancelled", "skipped"];
@@ -48,27 +49,12 @@ function Named({ cause }) {
 }
 
 /** How the time from its due instant was spent: the parts add up to the whole.
- * @param {{ run: any, attempts: any[] }} given */
-function Spent({ run, attempts }) {
-  const end = run.finished_at ? Date.parse(run.finished_at) : now().getTime();
-  const parts = /** @type {{ what: string, state: string, ms: number }[]} */ ([]);
-  let at = Math.min(Date.parse(run.due_at), end);
-  for (const each of attempts) {
-    const began = Date.parse(each.started_at ?? each.finished_at);
-    if (began > at) parts.push({ what: parts.length ? "waited to try again" : "waited to start", state: parts.length ? "retrying" : "pending", ms: began - at });
-    parts.push({ what: `attempt ${each.attempt}`, state: each.outcome, ms: Date.parse(each.finished_at) - began });
-    at = Math.max(at, Date.parse(each.finished_at));
-  }
-  if (run.state === "running" && run.started_at) {
-    const began = Date.parse(run.started_at);
-    if (began > at) parts.push({ what: parts.length ? "waited to try again" : "waited to start", state: "pending", ms: began - at });
-    parts.push({ what: `attempt ${run.attempt + 1}`, state: "running", ms: end - began });
-  } else if (end > at && !run.finished_at) parts.push({ what: parts.length ? "waits to try again" : "waits to start", state: run.state, ms: end - at });
-  const total = parts.reduce((sum, each) => sum + each.ms, 0);
-  if (!parts.length || total <= 0) return null;
-  return html`<section class="panel"><header><h2>Where the time went</h2><span class="muted">${length(total)} in all</span></header><div class="body">
-    <ol class="spent">${parts.map((each) => html`<li data-ms=${each.ms}><span>${each.what}</span><${Badge} state=${each.state} /><span class="number">${length(each.ms)}</span>
-      <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" class=${`s-${lookOf(each.state).tone}`}><rect width=${Math.max((each.ms / total) * 100, 0.5)} height="6" fill="currentColor" /></svg></li>`)}</ol></div></section>`;
+ * @param {{ parts: Part[] }} given */
+function Spent({ parts }) {
+  const total = parts.reduce((sum, each) => sum + each.seconds, 0);
+  return total > 0 && html`<section class="panel"><header><h2>Where the time went</h2><span class="muted">${length(total * 1000)} in all</span></header><div class="body">
+    <ol class="spent">${parts.map((each) => html`<li data-seconds=${each.seconds}><span>${each.text}</span><${Badge} state=${each.state} /><span class="number">${length(each.seconds * 1000)}</span>
+      <svg viewBox="0 0 100 6" preserveAspectRatio="none" aria-hidden="true" class=${`s-${lookOf(each.state).tone}`}><rect width=${Math.max(each.share * 100, 0.5)} height="6" fill="currentColor" /></svg></li>`)}</ol></div></section>`;
 }
 
 /** @param {{ title: string, runs: any[] }} given */
@@ -108,7 +94,7 @@ function Story({ run }) {
   const tries = html`<section class="panel"><header><h2>${run.state === "failed" ? "Why it failed" : "Attempts"}</h2></header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
     ? html`<ol class="stack">${found.items.map((/** @type {any} */ each) => html`<${Attempt} attempt=${each} />`)}</ol>`
     : html`<p class="muted">It has not ended an attempt yet.</p>`}</${Loaded}></div></section>`;
-  const spent = html`<${Spent} run=${run} attempts=${attempts.data?.items ?? []} />`;
+  const spent = html`<${Spent} parts=${run.spent ?? []} />`;
   return html`<div class="columns first"><div class="stack"><${Why} run=${run} />${run.state === "failed" ? [tries, spent] : [spent, tries]}</div><${Facts} run=${run} /></div>`;
 }
 

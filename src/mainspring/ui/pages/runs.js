@@ -5,7 +5,7 @@ import { askForAll } from "../parts/bulk.js";
 import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { now, When } from "../parts/when.js";
+import { instantOf, When } from "../parts/when.js";
 import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 
@@ -39,15 +39,6 @@ function Bulk({ chosen, filter, isWhole, done }) {
   return html`<span>${all ? "all that match selected" : `${chosen.size} selected`}</span>
     ${!all && !id && isWhole && Object.keys(rest).length > 0 && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
     <button onClick=${() => act("retry")}>Retry</button><button class="danger" onClick=${() => act("cancel")}>Cancel</button>`;
-}
-
-/** `24h` as the instant that long ago; anything else stays for the server to judge.
- * @param {string | undefined} text */
-function instantOf(text) {
-  const found = /^(\d+)(s|m|h|d)$/.exec(text ?? "");
-  if (!found) return text;
-  const ms = Number(found[1]) * { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 }[/** @type {"s"} */ (found[2])];
-  return new Date(Math.floor((now().getTime() - ms) / 6e4) * 6e4).toISOString();
 }
 
 export default function Runs() {

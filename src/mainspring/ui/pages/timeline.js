@@ -46,5 +46,5 @@ export default function Timeline() {
     <${Loaded} of=${spans}>${(/** @type {SpanPage} */ found) => lanes.length === 0
       ? html`<${Empty}>Nothing ran in this span, and nothing is planned soon.</${Empty}>`
       : html`<section class="panel"><div class="body"><${Lanes} lanes=${lanes.slice(0, MOST_LANES)} from=${until - lengthOf(span)} to=${end} label="runs over time" href=${(/** @type {string} */ id) => to(`/runs/${id}`)} />
-        ${lanes.length > MOST_LANES && html`<p class="muted">${lanes.length - MOST_LANES} more rows without failures that are not shown.</p>`}${found.partial && html`<p class="muted">Only a part is shown: choose a shorter span.</p>`}</div></section>`}</${Loaded}>`;
+        ${lanes.length > MOST_LANES && html`<p class="muted">${lanes.length - MOST_LANES} more rows without failures that are not shown.</p>`}${found.partial && html`<p class="muted">${(found.left_out ?? 0).toLocaleString("en-GB")} of ${(found.events ?? 0).toLocaleString("en-GB")} events are left out; failures are not. A shorter span shows all.</p>`}</div></section>`}</${Loaded}>`;
 }

@@ -67,7 +67,7 @@ function One({ name, workers }) {
     const it = /** @type {Worker | undefined} */ (found.items.find((/** @type {Worker} */ each) => each.worker === name));
     if (!it) return html`<${Head} title=${name} /><${Empty}>No worker of this name was seen in the last hour. <a href=${to("/workers")}>All workers</a></${Empty}>`;
     const why = may("workers:control") ? "" : "needs workers:control";
-    const facts = [["Slots", html`${it.running} of ${it.concurrency} busy`], ["Queues", it.queues.join(", ")], ["Regions", it.regions.join(", ")], ["App", it.app], ["Host", `${it.host}, process ${it.pid}`],
+    const facts = [["Slots", html`${it.running} of ${it.concurrency} busy${Object.entries(it.pools ?? {}).map(([priority, places]) => ` · ${places} for priority ${priority}`)}`], ["Queues", it.queues.join(", ")], ["Regions", it.regions.join(", ")], ["App", it.app], ["Host", `${it.host}, process ${it.pid}`],
       ["Started", html`<${When} at=${it.started_at} />`], ["Heartbeat", html`<${When} at=${it.heartbeat_at} />`], ["Tasks", html`<span class="mono">${it.tasks.join(", ") || "commands only"}</span>`]];
     return html`<${Head} title=${name} actions=${it.state === "active" && html`<button disabled=${!!why} title=${why} onClick=${() => askToDrain(it, workers.reload)}>Drain</button>`}><${Badge} state=${it.state} /></${Head}>
       <section class="panel"><div class="body"><dl class="facts two">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl></div></section>

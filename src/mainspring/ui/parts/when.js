@@ -51,3 +51,12 @@ export function Spans({ chosen, choices = ["1h", "24h", "7d", "30d"] }) {
   const words = Object.fromEntries(place.value.query);
   return html`<nav class="spans" aria-label="span">${choices.map((each) => html`<a href=${to(place.value.path, { ...words, span: each })} aria-current=${each === chosen ? "true" : null}>${NAMES[each] ?? each}</a>`)}</nav>`;
 }
+
+/** `24h` as the instant that long ago; anything else stays for the server to judge.
+ * @param {string | undefined} text */
+export function instantOf(text) {
+  const found = /^(\d+)(s|m|h|d)$/.exec(text ?? "");
+  if (!found) return text;
+  const ms = Number(found[1]) * { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 }[/** @type {"s"} */ (found[2])];
+  return new Date(Math.floor((now().getTime() - ms) / 6e4) * 6e4).toISOString();
+}
