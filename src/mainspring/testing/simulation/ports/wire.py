@@ -19,7 +19,7 @@ from mainspring.core.model import NewRun
 from mainspring.core.planning.plans import runs_in
 from mainspring.errors import MainspringError, StoreFailed, StoreFull, StoreUnavailable
 from mainspring.process.metrics import Metrics
-from mainspring.store import Standing, Store, SubmissionListener
+from mainspring.store import Standing, Store, Strain, SubmissionListener
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.ports.scribe import Scribe
 from mainspring.testing.simulation.world.clock import LARGEST_ERROR, ProcessClock
@@ -99,6 +99,10 @@ class Wire:
     def surely_now(self) -> Instant:
         """See the store port."""
         return self._clock.store_now() - LARGEST_ERROR
+
+    def strain(self) -> Strain:
+        """How far this process's clock is ahead of the store's; nothing else strains it."""
+        return Strain(skew=self._clock.now() - self._clock.store_now())
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         """See the store port: hints come late, or not at all, or for nothing."""
