@@ -179,7 +179,7 @@ def tell_once(_right: Right) -> Right:
     """What was delivered once is not delivered again."""
 
     def is_news(dispatcher: Any, notice: Notice, _now: float) -> bool:
-        token: int = dispatcher._told.get(notice.run_id, (-1, 0.0))[0]
+        token: int = dispatcher._published.get(notice.run_id, (-1, 0.0))[0]
         return token != notice.token
 
     return is_news
