@@ -83,7 +83,7 @@ class JobController:
             self._cluster.write("DELETED", key, job)
 
     def _begin(self, key: Key, job: Object) -> None:
-        template = job["spec"]["template"]
+        template = {"metadata": {}, **job["spec"]["template"]}
         labels = {**template["metadata"].get("labels", {}), JOB_NAME: key[2]}
         pod = {
             "apiVersion": "v1",

@@ -19,8 +19,10 @@ WEEKDAYS: Final = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 # Deep enough for real calendars, shallow enough that none can exhaust the stack of the scheduler that reads it.
 DEEPEST: Final = 8
 _DAY = re.compile(r"(?:(\d{4})-|(?:--)?)(\d\d)-(\d\d)", re.ASCII)
-_TIME = re.compile(r"\d\d:\d\d(?::\d\d)?", re.ASCII)
-_MOMENT = re.compile(r"\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?)?", re.ASCII)
+_CLOCK = r"(?:[01]\d|2[0-3]):\d\d(?::\d\d)?"
+"""Python 3.14 also reads 24:00, which older nodes of the same fleet would refuse."""
+_TIME = re.compile(_CLOCK, re.ASCII)
+_MOMENT = re.compile(rf"\d{{4}}-\d\d-\d\d(?:T{_CLOCK})?", re.ASCII)
 
 
 class Dates(msgspec.Struct, frozen=True, tag_field="kind", tag="dates"):
