@@ -119,26 +119,6 @@ class TestSeveralPlanners:
         assert line.calls.total() == 0
         assert turns <= 11
 
-    async def test_a_call_that_is_never_answered_does_not_outlive_its_term(
-        self, store: Any, app: Mainspring, clock: JumpingClock
-    ) -> None:
-        job = await add_job(app, "job", "1s")
-        line, leadership = FaultyStore(store), Leadership(store)
-        planner = make_planner(line, clock, leadership.of("one"))
-        await leadership.give_to("one")
-        async with turning(planner):
-            await let_pass(clock, "2s")
-            line.hold_request("fire")
-            await let_pass(clock, "2s")
-            assert await fired_at(store, job) == [1, 2]
-            leadership.terms.clear()
-            planner.give_up()
-            await let_pass(clock, "2s")
-            await leadership.give_to("one")  # The same term, since no other node began one.
-            planner.wake()
-            await let_pass(clock, "1s")
-        assert await fired_at(store, job) == [1, 2, 3, 4, 5, 6, 7]
-
     async def test_a_new_leader_knows_what_was_edited_while_it_stood_by(
         self, store: Any, app: Mainspring, clock: JumpingClock
     ) -> None:

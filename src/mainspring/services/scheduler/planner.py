@@ -12,7 +12,6 @@ in batches bounded in runs and bytes. No namespace fires more runs than its rate
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -30,7 +29,6 @@ from mainspring.core.runs.dependency import Upstream, newest_firing
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.errors import NotFound, TermPassed
-from mainspring.process.background import is_cancelled
 from mainspring.services.loop import Loop, log
 from mainspring.services.scheduler.contender import Contender
 from mainspring.services.scheduler.firing_budget import FiringBudget
@@ -131,7 +129,6 @@ class Planner(Loop):
         """When the planner last asked for edits."""
         self._calendars: dict[str, dict[str, Calendar]] = {}
         self._began: Term | None = None
-        self._under_way: asyncio.Future[float] | None = None
         self.on_overtaken: list[Callable[[], None]] = []
         self.on_fired: Callable[[Plan, Fired], None] | None = None
         """Called with each plan that the store has applied, and what came of it."""
@@ -140,24 +137,6 @@ class Planner(Loop):
         term = self._leads() if self._leads else None
         if self._leads is not None and term is None:
             return LONGEST_WAIT_S
-        self._under_way = asyncio.ensure_future(self._turn(term))
-        try:
-            return await self._under_way
-        except asyncio.CancelledError:
-            if is_cancelled():
-                raise
-            return 0.0
-        finally:
-            self._under_way = None
-
-    def give_up(self) -> None:
-        """This node no longer leads. What is under way may wait for an answer that never comes, and would be refused;
-        the next term must not wait for it."""
-        self._began = None
-        if self._under_way is not None:
-            self._under_way.cancel()
-
-    async def _turn(self, term: Term | None) -> float:
         if term != self._began:
             # This wheel does not know what other nodes fired meanwhile: reload it once per term.
             self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term

@@ -71,7 +71,6 @@ class Scheduler:
         ]
         for elector, planner in zip(self.electors, self.planners, strict=True):
             elector.on_elected.append(planner.wake)
-            elector.on_resigned.append(planner.give_up)
             planner.on_overtaken.append(elector.begin_anew)
         self.check_in = CheckIn(store, owner, settings, clock, random) if everyone or checks_in else None
         self._dispatcher = None if broker is None else Dispatcher(store, broker, self.leads, clock, random)
