@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import secrets
-import socket
 import subprocess
 import sys
 import time
@@ -23,6 +22,7 @@ from mainspring.core.instants import HOUR
 
 FILMS = """
 from mainspring import Mainspring
+from mainspring.testing.servers.process import free_port
 
 app = Mainspring(name="films")
 
@@ -84,12 +84,6 @@ class Fleet:
         for process in (*self.servers, self._worker):
             process.kill()
             process.wait()
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

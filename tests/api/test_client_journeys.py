@@ -15,10 +15,10 @@ from typing import NamedTuple
 
 import httpx
 import pytest
-from fleet import free_port
 
 from cli_work import Terminal
 from mainspring import Client, after, manual
+from mainspring.testing.servers.process import free_port
 
 WORK = """
 from pathlib import Path

@@ -19,6 +19,7 @@ from playwright.sync_api import Page
 from mainspring import Mainspring
 from mainspring.api.auth.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
+from mainspring.testing.servers.process import free_port
 
 SECRET = "Zm9yIHRlc3RzIG9ubHk6IG5vdCBhIHNlY3JldCBhdCBhbGw="
 SEEDING = Path(__file__).with_name("seeding.py")
@@ -38,14 +39,6 @@ def until(happened: Callable[[], T | None]) -> T:
             return found
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.05)
-
-
-def free_port() -> int:
-    """A port that nothing uses at the moment."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class Stage:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -34,6 +33,7 @@ from mainspring.services.telemetry.traced_store import TracedStore
 from mainspring.services.telemetry.tracing import Tracing, carried
 from mainspring.settings import Settings
 from mainspring.testing.clock import ManualClock
+from mainspring.testing.servers.process import free_port
 from mainspring.wiring import open_store
 
 APP = Path(__file__).parent / "traced_app.py"
@@ -140,12 +140,6 @@ def check_trace(collector: Collector, trace: str, parent: str) -> None:
         until(partial(collector.named, f"inside {task}", trace), f"the span of the user in {task}")
         (inside,) = collector.named(f"inside {task}", trace)
         assert inside.parent == collector.named(f"attempt {task}", trace)[0].id
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 def answers(url: str) -> bool:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import random
 import signal
 import socket
 import subprocess
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Self
 
 from mainspring.errors import MainspringError
 
 START_S: Final = 30.0
+PORTS: Final = range(20_000, 32_000)
 _LOOK_S: Final = 0.02
 
 
 def free_port() -> int:
-    """A port on which no process listens."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    """A port that no process uses, below those that the system gives to outgoing connections: it stays free until its
+    server starts, also where many processes connect meanwhile."""
+    for port in random.SystemRandom().sample(PORTS, len(PORTS)):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise MainspringError(f"every port from {PORTS.start} to {PORTS.stop - 1} is in use")
 
 
 class ServerProcess(ABC):
@@ -78,8 +84,10 @@ class ServerProcess(ABC):
         return self.begin().wait()
 
     def pause(self) -> None:
-        """It keeps its connections, and answers none of them."""
+        """It keeps its connections, and answers none of them. Returns once all its threads have stopped."""
         self._signal(signal.SIGSTOP)
+        if self._process is not None:
+            os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def resume(self) -> None:
         """Go on where it was paused."""
