@@ -82,7 +82,7 @@ async def renew_until_it_fails(lease: Lease, hold: Hold) -> None:
         ("etcd://h:x", "names no host"),
         ("etcd://h?prefix=a", "has an option 'prefix'"),
         ("zookeeper://", "names no host"),
-        ("zookeeper://h?auth=x", "unknown auth"),
+        ("zookeeper://h?auth=x", "one of digest, sasl"),
         ("zookeeper://h?x=1", "option 'x'"),
     ],
 )

@@ -19,10 +19,10 @@ import httpx
 from mainspring import Client, Mainspring, Retry
 from mainspring.api.auth.tokens import issue, load_keys
 from mainspring.core.instants import HOUR
+from mainspring.testing.servers.process import free_port
 
 FILMS = """
 from mainspring import Mainspring
-from mainspring.testing.servers.process import free_port
 
 app = Mainspring(name="films")
 

@@ -151,5 +151,5 @@ def test_the_doctor_takes_renews_and_releases_a_lease(
         found = {each["part"]: each for each in json.loads(capsys.readouterr().out)}["lease"]
         assert found["state"] == state, found
         if code:
-            assert "127.0.0.1:1" in found["detail"]
+            assert "127.0.0.1:1" in found["where"] + found["detail"]
             assert found["remedy"]
