@@ -28,6 +28,8 @@ LOOKS: list[tuple[Any, str]] = [
 """Themes differ in colours alone: all rules hold in one of them, those of contrast in each."""
 LOOKED_AT = "{exclude: ['tbody tr:nth-child(n + 7)']}"
 """Rows of a table are alike: the first few stand for hundreds, each of which takes axe as long."""
+STILL = "() => !document.querySelector('.dim') && document.getAnimations().length === 0"
+"""While a page loads its data again, what was there before is dimmed."""
 PLANTED = "<img src=x onerror=\"document.title='planted'\">"
 
 
@@ -42,6 +44,7 @@ def test_a_page_is_sound(open_page: OpenPage, axe: str, path: str) -> None:
     page.evaluate(axe)
     for look, options in LOOKS:
         page.emulate_media(**look)
+        page.wait_for_function(STILL)
         found = page.evaluate(f"axe.run({LOOKED_AT}, {options})")["violations"]
         assert [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]] == [], look
     page.set_viewport_size({"width": 360, "height": 740})
