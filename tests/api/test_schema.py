@@ -44,9 +44,10 @@ TOGETHER = {
     "GET /v1/load/at", "GET /v1/jobs/{job_id}/ledger", "GET /v1/ledger", "GET /v1/terms", "GET /v1/timeline",
     "GET /v1/workers/{worker_id}/spans", "GET /v1/events:page", "GET /v1/calendars/{name}/days",
     "POST /v1/calendars/{name}/preview", "POST /v1/jobs:simulate", "POST /v1/load:spread",
+    "GET /v1/audit", "DELETE /v1/calendars/{name}",
 }  # fmt: skip
 """Where what fits the schema may yet be refused with 422: it cannot say what is a cron expression, a zone, a date or
-the name of something that exists, nor that an end is after its beginning."""
+the name of something that exists, nor that an end is after its beginning, nor which characters can be printed."""
 
 
 @schema.parametrize()
