@@ -89,7 +89,7 @@ class Hooks:
             remedy = "write `async def` with one `yield`"
             raise InvalidInput("lifespan", function, "is no async context manager", remedy)
         else:
-            self._lifespan = function  # type: ignore[assignment]  # A function that returns a context manager.
+            self._lifespan = function  # type: ignore[assignment]  # mypy does not narrow the union by the checks above.
 
     def add_submit(self, function: SubmitHook) -> None:
         """Declare an `on_submit` hook."""
