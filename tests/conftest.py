@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
+from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # It ships no types.
 
 zoneinfo.reset_tzpath(())
 # No test asserts how long it takes: a loaded machine is no failure.
@@ -23,7 +23,7 @@ CLUSTERS = {"elector": "electors", "broker": "brokers", "redis": "brokers"}
 """Groups of the tests that start a whole cluster each, by the first word of their file; all others are one group."""
 
 
-class Groups(LoadScopeScheduling):  # type: ignore[misc]
+class Groups(LoadScopeScheduling):  # type: ignore[misc]  # Its base has no types.
     """Which tests follow each other, where several processes share them: those of a file; those that share a browser
     and its server; and those that start whole clusters, in three groups of about equal length. More clusters at once
     would measure the machine."""

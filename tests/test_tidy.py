@@ -164,6 +164,18 @@ def test_every_dependency_is_explained() -> None:
     assert {name for name in names if not re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text)} == set()
 
 
+@pytest.mark.parametrize("folder", ["src", "tests", "bench", "examples", "scripts"])
+def test_every_check_that_is_switched_off_has_its_reason(folder: str) -> None:
+    switched_off = re.compile(r"# (?:type: ignore\[[\w, -]+\]|noqa: [A-Z0-9, ]*[0-9])(?P<rest>.*)")
+    bare = [
+        f"{path.relative_to(ROOT)}:{number}"
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if (found := switched_off.search(line)) and not re.search(r"\w{2}.*\w", found["rest"])
+    ]
+    assert bare == []
+
+
 SCRIPTS = sorted(path for path in (SOURCE / "ui").rglob("*.js") if "libraries" not in path.parts)
 LONGEST_SCRIPT = 400
 FORBIDDEN_IN_SCRIPTS = {

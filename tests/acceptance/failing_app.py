@@ -36,4 +36,4 @@ async def _turn(self: Any) -> float:
     raise AssertionError(FAULT)
 
 
-Reaper.turn = _turn  # type: ignore[method-assign]
+Reaper.turn = _turn  # type: ignore[method-assign]  # The planted fault.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from mainspring.api.prometheus import MOST_QUEUES, OTHERS, namespace_families
 from mainspring.core.answers import Backlog
 from mainspring.core.instants import HOUR, MINUTE, SECOND
@@ -20,11 +22,11 @@ def figures(workers: list[Worker], backlog: list[Backlog]) -> dict[tuple[str, ..
     }
 
 
-def a_worker(name: str, silent: int = 0, **words: object) -> Worker:
-    return Worker(id=name, tasks=("t",), heartbeat_at=NOW - silent, **words)  # type: ignore[arg-type]
+def a_worker(name: str, silent: int = 0, **words: Any) -> Worker:
+    return Worker(id=name, tasks=("t",), heartbeat_at=NOW - silent, **words)
 
 
-def test_a_depth_of_ten_million_is_told_by_queue_and_region() -> None:
+def test_a_depth_of_ten_million_is_reported_by_queue_and_region() -> None:
     reported = figures(
         [], [Backlog("default", "video", "eu", 3, 10_000_000, NOW - MINUTE), Backlog("b", "q", "r", 1, 5, 0)]
     )

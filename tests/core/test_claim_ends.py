@@ -23,7 +23,7 @@ from mainspring.core.runs.outcome import (
     still_claimed,
     stops_line,
 )
-from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, State, may_become
+from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, TRANSITIONS, State
 from mainspring.errors import InvalidInput
 
 RUN = ClaimedRun(1, "r1", 7, "default", "encode", "w1", 2, 1_000, "{}")
@@ -98,7 +98,7 @@ class TestClaimsThatRanOut:
         verdict, report = after_expiry(replace(RUN, losses=losses, options=options))
         assert verdict.state == (PENDING if losses < most else FAILED)
         assert (report.run_id, report.token, report.outcome, report.state) == ("r1", 7, "lost", verdict.state)
-        assert may_become(RUNNING, verdict.state)
+        assert verdict.state in TRANSITIONS[RUNNING]
 
 
 class TestALine:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mainspring.core.instants import MILLISECOND, MINUTE, SECOND, Instant, parse_instant
-from mainspring.core.model import Job, JobPolicy
+from mainspring.core.model import Job, JobPolicy, Misfire
 from mainspring.core.planning.firing_limits import FIRING_BYTES, FIRING_RUNS, Bounds, check_firings, runs_a_minute
 from mainspring.core.planning.plans import cut, plan, runs_in
 from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger
@@ -84,9 +84,9 @@ def test_a_namespace_that_may_fire_less_than_one_firing_has_never_is_refused() -
     st.lists(st.integers(0, 2_000), min_size=1, max_size=30),
 )
 def test_however_a_plan_is_cut_each_instant_is_accounted_for_once(
-    completions: int, misfire: str, most: int, grants: list[int]
+    completions: int, misfire: Misfire, most: int, grants: list[int]
 ) -> None:
-    policy = JobPolicy(misfire=misfire, completions=completions)  # type: ignore[arg-type]
+    policy = JobPolicy(misfire=misfire, completions=completions)
     job, now = a_job(EveryTrigger(SECOND), policy), START + 30 * SECOND
     seen: list[Instant] = []
     for granted in [*grants, *[10**9] * 100]:

@@ -50,8 +50,7 @@ def test_the_page_of_settings_is_the_table_of_settings() -> None:
 
 def test_the_page_on_an_index_has_no_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
     builder = ModuleType("interface")  # What builds the package is not installed here.
-    builder.MetadataHookInterface = object  # type: ignore[attr-defined]
-    builder.BuildHookInterface = object  # type: ignore[attr-defined]
+    vars(builder).update(MetadataHookInterface=object, BuildHookInterface=object)
     monkeypatch.setitem(sys.modules, "hatchling.metadata.plugin.interface", builder)
     monkeypatch.setitem(sys.modules, "hatchling.builders.hooks.plugin.interface", builder)
     hook = runpy.run_path(str(ROOT / "hatch_build.py"))

@@ -26,7 +26,7 @@ def nav_pages(entries: list[object]) -> Iterator[str]:
 def outside(monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """The files outside of docs/ that the site shows, and where. What builds the site is not installed here."""
     files = ModuleType("mkdocs.structure.files")
-    files.File = object  # type: ignore[attr-defined] # a stand-in for the module's only name in use
+    vars(files)["File"] = object  # A stand-in for the module's only name in use.
     monkeypatch.setitem(sys.modules, "mkdocs.structure.files", files)
     found = runpy.run_path(str(ROOT / "scripts" / "docs" / "site.py"))["OUTSIDE"]
     assert isinstance(found, dict)

@@ -202,7 +202,9 @@ class TestHandles:
         await work(app)
         assert await handle.result(timeout=0) == 4
 
-    async def test_one_look_serves_all_who_wait(self, app: Mainspring, halve: Task[..., int]) -> None:
+    async def test_one_read_serves_all_waiting_handles(
+        self, app: Mainspring, halve: Task[..., int], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         handles = await halve.submit_many([{"number": 2 * number} for number in range(100)])
         looks = 0
         store = await app.open()
@@ -213,7 +215,7 @@ class TestHandles:
             looks += 1
             return await look(run_ids)
 
-        store.finished = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(store, "finished", counted)
         results = asyncio.gather(*(handle.result(timeout=30) for handle in handles))
         await work(app)
         assert await results == list(range(100))

@@ -208,7 +208,7 @@ async def test_a_group_is_cancelled_as_one(work: Work) -> None:
 
 async def test_a_graph_is_stored_whole_or_not_at_all(work: Work) -> None:
     with pytest.raises(InvalidInput, match="number"):
-        work.app.group(work.cut_up.call(1), work.cut_up.call("x"))  # type: ignore[arg-type]
+        work.app.group(work.cut_up.call(1), work.cut_up.call("x"))  # type: ignore[arg-type]  # What is refused.
     graph = work.app.group(work.cut_up.call(1), work.cut_up.options(after=["nothing"]).call(2))
     with pytest.raises(InvalidInput, match="after"):
         await graph.submit()
@@ -228,7 +228,7 @@ async def test_what_cannot_be_part_of_a_graph_is_refused(work: Work, tmp_path: P
     with pytest.raises(InvalidInput, match="limit"):
         cut.map([{"number": 1}], limit=0)
     with pytest.raises(InvalidInput, match="neither a call nor a graph"):
-        work.app.chain(cut.call(1), cut)  # type: ignore[arg-type]
+        work.app.chain(cut.call(1), cut)  # type: ignore[arg-type]  # What is refused.
     with pytest.raises(InvalidInput, match="selects every run"):
         await work.app.runs.cancel_all()
 

@@ -226,7 +226,7 @@ def test_what_cannot_be_a_hook_is_refused(app: Mainspring) -> None:
         (app.around, plain),
     ):
         with pytest.raises(InvalidInput):
-            declare(function)  # type: ignore[type-var]
+            declare(function)  # type: ignore[type-var]  # What is refused.
 
 
 PROCESSES = """

@@ -87,7 +87,7 @@ def test_a_rate_is_a_count_in_a_time(written: str, pace: Pace) -> None:
 @pytest.mark.parametrize("written", ["", "10", "10/", "0/s", "-1/s", "x/s", "1/0s", "1/x", 10])
 def test_what_is_no_rate_is_refused(written: object) -> None:
     with pytest.raises(InvalidInput, match="rate"):
-        Mainspring().task(rate=written)(lambda: None)  # type: ignore[call-overload]
+        Mainspring().task(rate=written)(lambda: None)  # type: ignore[call-overload]  # What is refused.
 
 
 def test_a_rate_belongs_to_the_task() -> None:

@@ -74,7 +74,7 @@ class TestTheStore:
 
     def test_a_wrong_setting_is_refused_where_the_app_is_made(self) -> None:
         with pytest.raises(InvalidInput, match="did you mean concurrency"):
-            Mainspring(concurency=3)  # type: ignore[call-arg]
+            Mainspring(concurency=3)  # type: ignore[call-arg]  # What is refused.
 
     async def test_the_environment_overrules_the_code_and_a_flag_overrules_both(
         self, app: Mainspring, monkeypatch: pytest.MonkeyPatch

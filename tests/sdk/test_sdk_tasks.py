@@ -220,7 +220,7 @@ class TestArguments:
     def test_results_are_checked_as_arguments_are(self, app: Mainspring) -> None:
         @app.task
         def measure() -> Size:
-            raise NotImplementedError
+            return Size(0, 0)
 
         assert measure.decode_result(measure.encode_result(Size(3, 2))) == Size(3, 2)
         for value in (object(), float("inf")):

@@ -398,7 +398,9 @@ async def test_a_push_of_doubt_ends_leadership_at_once_and_a_hold_that_is_still_
         assert (lease_of(node).losses, lease_of(node).frees) == ({}, [])
 
 
-async def test_an_answer_that_is_older_than_a_doubt_is_not_believed(store: Any, clock: JumpingClock) -> None:
+async def test_an_answer_that_is_older_than_a_doubt_is_not_believed(
+    store: Any, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
     node = pushed(store, clock, "one")
     await node.turn()
     assert node.number == 1
@@ -409,7 +411,7 @@ async def test_an_answer_that_is_older_than_a_doubt_is_not_believed(store: Any, 
         await answers.wait()
         return renewed
 
-    lease.renew = renew_slowly  # type: ignore[method-assign]
+    monkeypatch.setattr(lease, "renew", renew_slowly)
     turn = asyncio.ensure_future(node.turn())
     await let_others_run()
     next(iter(lease.losses.values()))("session suspended")

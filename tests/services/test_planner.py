@@ -289,7 +289,7 @@ class TestJumpsOfTheWallClock:
 
 
 async def test_the_first_turn_does_not_read_jobs_that_are_far_from_due(
-    store: Any, app: Mainspring, clock: JumpingClock
+    store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for number in range(50):
         await add_job(app, f"yearly-{number}", "365d")
@@ -302,7 +302,7 @@ async def test_the_first_turn_does_not_read_jobs_that_are_far_from_due(
         read.append(len(jobs))
         return change, jobs
 
-    line.changed_jobs = counted  # type: ignore[attr-defined]
+    monkeypatch.setattr(line, "changed_jobs", counted)
     async with turning(make_planner(line, clock)):
         await let_pass(clock, "10s")
     assert sum(read) == 0

@@ -45,7 +45,8 @@ async def stored(store: Any, name: str, namespace: str, period: Duration, comple
         policy=JobPolicy(completions=completions, **policy),
         created_at=store.now(),
     )
-    return await store.create_job(made)  # type: ignore[no-any-return]
+    job: Job = await store.create_job(made)
+    return job
 
 
 async def leads(store: Any) -> Leads:

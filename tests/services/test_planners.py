@@ -101,7 +101,9 @@ class TestSeveralPlanners:
                 await let_pass(clock, "3s")
         assert await fired_at(stores[0], job) == list(range(1, 10))
 
-    async def test_a_stand_by_neither_asks_nor_spins(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    async def test_a_stand_by_neither_asks_nor_spins(
+        self, store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         await add_job(app, "job", "1s")
         line = FaultyStore(store)
         stand_by = make_planner(line, clock, lambda: None)
@@ -113,7 +115,7 @@ class TestSeveralPlanners:
             turns += 1
             return await real_turn()
 
-        stand_by.turn = counted  # type: ignore[method-assign]
+        monkeypatch.setattr(stand_by, "turn", counted)
         async with turning(stand_by):
             await let_pass(clock, "10s")
         assert line.calls.total() == 0
@@ -142,7 +144,7 @@ class TestSeveralPlanners:
         assert await fired_at(store, new) == [3, 4, 5, 6]
 
     async def test_a_new_leader_plans_from_what_is_stored_and_not_from_what_it_remembers(
-        self, stores: list[SqliteStore], clock: JumpingClock
+        self, stores: list[SqliteStore], clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with at_home(Mainspring(), stores[0], clock) as app:
             await add_job(app, "job", "1s")
@@ -155,7 +157,7 @@ class TestSeveralPlanners:
             return fired
 
         line = FaultyStore(stores[0])
-        line.fire = fire  # type: ignore[attr-defined]
+        monkeypatch.setattr(line, "fire", fire)
         planners = [make_planner(store, clock, leadership.of(str(n))) for n, store in enumerate([line, stores[1]])]
         async with turning(*planners):
             for owner in "010":

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from random import Random
+from typing import Any
 
 import pytest
 from stage import JumpingClock, let_pass, until
@@ -21,6 +22,7 @@ from mainspring.process.watchdog import Watchdog
 from mainspring.services.loop import Loop
 from mainspring.services.node import Node
 from mainspring.services.supervisor import MOST_RESTARTS, Supervisor
+from mainspring.services.worker.worker import Worker
 from mainspring.settings import Settings
 
 
@@ -112,9 +114,9 @@ class TestDeath:
             assert other.turns == 11
             assert watch.supervisor.troubles() == {}
         assert watch.counts == {("loop_restarts", "mortal"): 1}
-        (told,) = [record for record in caplog.records if record.levelname == "ERROR"]
-        assert "loop mortal ended without being stopped" in told.getMessage()
-        assert told.exc_info
+        (record,) = [each for each in caplog.records if each.levelname == "ERROR"]
+        assert "loop mortal ended without being stopped" in record.getMessage()
+        assert record.exc_info
         assert not watch.failures
 
     async def test_it_shows_as_trouble_until_it_runs_again(self, clock: JumpingClock) -> None:
@@ -201,9 +203,9 @@ class TestStall:
         assert not watch.counts
 
 
-async def test_a_node_tells_what_of_it_does_not_run(clock: JumpingClock, store: object) -> None:
+async def test_a_node_says_which_of_its_loops_do_not_run(clock: JumpingClock, store: Any) -> None:
     failures: list[str] = []
-    node = Node(store, None, _worker(store, clock), on_failed=failures.append)  # type: ignore[arg-type]
+    node = Node(store, None, _worker(store, clock), on_failed=failures.append)
     await node.start()
     try:
         await let_pass(clock, "1s")
@@ -216,7 +218,7 @@ async def test_a_node_tells_what_of_it_does_not_run(clock: JumpingClock, store: 
         await stopping
 
 
-def _worker(store: object, clock: JumpingClock) -> object:
+def _worker(store: Any, clock: JumpingClock) -> Worker:
     from stage import make_worker
 
     return make_worker(Mainspring(), store, clock, Settings())

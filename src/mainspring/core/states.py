@@ -30,8 +30,3 @@ TRANSITIONS: Final[dict[State, frozenset[State]]] = {
     CANCELLED: frozenset(),
     SKIPPED: frozenset(),
 }
-
-
-def may_become(current: State, target: State) -> bool:
-    """Whether the transition table allows it."""
-    return target in TRANSITIONS[current]

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mainspring.core.instants import parse_duration
 from mainspring.core.model import Failure
+from mainspring.core.runs.retry import error_names
 from mainspring.errors import InvalidInput, RetryIn
 from mainspring.executor import Outcome, plain
 
@@ -25,9 +26,9 @@ def failed(error: BaseException, *, final: bool = False, unfit: bool = False) ->
             return failed(invalid, final=final, unfit=unfit)
     else:
         asked = None
-    names = tuple(plain(_qualified(kind)) for kind in type(error).__mro__ if kind is not object)
+    names = tuple(plain(name) for name in error_names(type(error)))
     message = plain(_message(error)[:_LONGEST_MESSAGE])
-    kind = names[0].removeprefix("builtins.").removeprefix("mainspring.errors.")
+    kind = names[0].removeprefix("mainspring.errors.")
     failure = Failure(kind, message, plain(_user_traceback(error)))
     return Outcome("failed", failure=failure, error_types=names, asked=asked, final=final, unfit=unfit)
 
@@ -37,10 +38,6 @@ def _message(error: BaseException) -> str:
         return str(error)
     except Exception:
         return "(its message could not be read)"
-
-
-def _qualified(kind: type[BaseException]) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}"
 
 
 def _user_traceback(error: BaseException) -> str:

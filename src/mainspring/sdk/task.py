@@ -138,7 +138,7 @@ class Task(BoundTask[P, R]):
     def execute(self, arguments: Mapping[str, object]) -> Any:
         """Call the function as an attempt does: within the app's `around` hooks. Await what an async one gives."""
         if self.is_async:
-            return self.app.hooks.acall(self.function, arguments)  # type: ignore[arg-type]
+            return self.app.hooks.acall(self.function, arguments)  # type: ignore[arg-type]  # mypy does not narrow by `is_async`.
         return self.app.hooks.call(self.function, arguments)
 
     @property

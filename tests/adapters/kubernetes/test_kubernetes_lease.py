@@ -180,9 +180,11 @@ async def eventually(attempt: Callable[[], Any]) -> None:
     async with asyncio.timeout(20):
         while True:
             try:
-                return await attempt()  # type: ignore[no-any-return]
+                await attempt()
             except LeaseUnavailable:
                 await asyncio.sleep(0.05)
+            else:
+                return
 
 
 async def test_a_server_that_throttles_is_left_alone_and_one_that_fails_is_asked_again(tmp_path: Path) -> None:

@@ -48,7 +48,10 @@ async def make_planner(store: PostgresStore, coordination: Coordination, owner: 
     leads: Callable[[], Term | None] | None = None
     if coordination == "leader":
         term = await store.begin_term("scheduler", owner)
-        leads = lambda: term  # noqa: E731
+
+        def leads() -> Term | None:
+            return term
+
     contender = Contender(DatabaseLease(store), owner, using.lease_ttl) if coordination == "lock" else None
     return Planner(store, leads, using, clock, Random(0), contender=contender)
 

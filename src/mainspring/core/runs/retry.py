@@ -133,8 +133,8 @@ def decide(
 
 
 def error_names(error: type[BaseException]) -> tuple[str, ...]:
-    """The full names of an exception class and of the exceptions that it derives from, the nearest first."""
-    return tuple(_name(each) for each in error.__mro__ if issubclass(each, BaseException))
+    """The full names of an exception class and of the classes that it derives from, the nearest first."""
+    return tuple(_name(each) for each in error.__mro__ if each is not object)
 
 
 def _refusal(policy: Retry, failures: int, error_types: Sequence[str]) -> str:
@@ -253,5 +253,5 @@ def _read_error(error: ErrorType, field: str) -> str:
     return name
 
 
-def _name(error: type[BaseException]) -> str:
+def _name(error: type) -> str:
     return f"{error.__module__}.{error.__qualname__}".removeprefix("builtins.")

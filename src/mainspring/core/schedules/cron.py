@@ -37,7 +37,7 @@ from mainspring.core.schedules.cron_fields import LAST_YEAR, QUARTZ_FIELDS, UNIX
 from mainspring.errors import InvalidCron
 
 _LONGEST_EXPRESSION = 256
-_MACROS = {
+MACROS = {
     "@yearly": "0 0 1 1 *",
     "@annually": "0 0 1 1 *",
     "@monthly": "0 0 1 * *",
@@ -46,6 +46,7 @@ _MACROS = {
     "@midnight": "0 0 * * *",
     "@hourly": "0 * * * *",
 }
+"""What each macro of Unix cron stands for."""
 
 _NAMED_STEP = re.compile(r"[A-Za-z]{3}.*/[0-9]+")
 _WALL_EPOCH = datetime(1970, 1, 1)
@@ -235,11 +236,11 @@ def _without_macro(expression: str, dialect: str | None) -> str:
     if expression.lower() == "@reboot":
         remedy = "there is no boot to wait for: give a time, or trigger the job where the machine starts"
         raise InvalidCron("cron", expression, "is not supported", remedy)
-    if expression.lower() not in _MACROS:
-        raise InvalidCron("cron", expression, "is not a macro of cron", "use one of " + ", ".join(_MACROS))
+    if expression.lower() not in MACROS:
+        raise InvalidCron("cron", expression, "is not a macro of cron", "use one of " + ", ".join(MACROS))
     if dialect == "quartz":
         raise InvalidCron("cron", expression, "is a macro, which Quartz does not have", "leave the dialect out")
-    return _MACROS[expression.lower()]
+    return MACROS[expression.lower()]
 
 
 def _unix_fields(expression: str, texts: list[str]) -> list[Field]:

@@ -4,20 +4,12 @@ from __future__ import annotations
 
 import re
 
+from mainspring.core.schedules.cron import MACROS
 from mainspring.core.schedules.triggers import CronTrigger, Trigger, describe
 
 _DAYS = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 _NUMBERED = {str(number): name for number, name in enumerate((*_DAYS, "Sunday"))}
 _SHORT = _NUMBERED | {name[:3].upper(): name for name in _DAYS}
-_MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _STEP = re.compile(r"\*/([1-9]\d?)")
 _NUMBER = re.compile(r"\d{1,2}")
 
@@ -26,7 +18,7 @@ def in_words(trigger: Trigger) -> str:
     """A schedule as a person says it. Where the expression is not one of the usual ones, the expression itself."""
     if not isinstance(trigger, CronTrigger):
         return describe(trigger)
-    fields = _MACROS.get(trigger.expression, trigger.expression).split()
+    fields = MACROS.get(trigger.expression, trigger.expression).split()
     said = _say(*fields) if trigger.dialect is None and len(fields) == 5 else None
     return describe(trigger) if said is None else f"{said} ({trigger.tz})"
 

@@ -61,7 +61,7 @@ class Drill:
         self._app = Mainspring(self._url, name="drill", broker=options.broker)
         self._traffic = Traffic(self._app, site.task, site.args)
         self._figures: dict[str, float] = {}
-        self._failed_at = self._resumed_at = 0.0
+        self._failed_at = 0.0
         self._recovery_s: float | None = None
         self._lost: list[str] | None = None
 
@@ -213,7 +213,7 @@ class Drill:
             found.detail = await asyncio.to_thread(site.redirect)
         promoted_at = time.monotonic()
         with line("traffic resumes: work is accepted") as found:
-            self._resumed_at = await self._traffic.resumed_after(promoted_at, MOST_RECOVERY / SECOND)
+            await self._traffic.resumed_after(promoted_at, MOST_RECOVERY / SECOND)
             self._recovery_s = self._since_failure()
             found.detail = f"{self._recovery_s:.1f} s after the failure"
             self._figures["recovery_s"] = self._recovery_s

@@ -108,13 +108,12 @@ class Traffic:
                 self.accepted[run.id] = sent
             await asyncio.sleep(PACE_S)
 
-    async def resumed_after(self, instant: float, limit_s: float) -> float:
-        """When the first submission that was sent after an instant was acknowledged; the wait is bounded."""
+    async def resumed_after(self, instant: float, limit_s: float) -> None:
+        """Wait until a submission that was sent after an instant is acknowledged, at most `limit_s`."""
         deadline = time.monotonic() + limit_s
         while not any(sent > instant for sent in reversed(self.accepted.values())):
             need(time.monotonic() < deadline, f"no submission is accepted {limit_s:g} s after the failure")
             await asyncio.sleep(LOOK_S / 5)
-        return time.monotonic()
 
     async def sample(self, count: int) -> Sample:
         """Submit this many, some at once, and measure."""

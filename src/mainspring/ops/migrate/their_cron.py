@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mainspring.core.instants import Instant, from_datetime, load_zone, to_datetime
+from mainspring.core.schedules.cron import MACROS
 
 Rules = Literal["debian", "robfig", "airflow"]
 """Debian's cron; the library of Kubernetes' CronJobs; Airflow's timetables.
@@ -23,15 +24,6 @@ Rules = Literal["debian", "robfig", "airflow"]
 | robfig | never | twice | either |
 | airflow | as much later as the gap is long | once | either |
 """
-_MACROS = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
 _MONTHS = dict(
     zip(("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), range(1, 13), strict=True)
 )
@@ -109,7 +101,7 @@ class TheirCron(NamedTuple):
 
 def read_their_cron(expression: str, rules: Rules) -> TheirCron | None:
     """An expression by the rules of another program; None if it is beyond the plain grammar."""
-    fields = _MACROS.get(expression.strip().lower(), expression).split()
+    fields = MACROS.get(expression.strip().lower(), expression).split()
     if len(fields) != 5:
         return None
     try:

@@ -136,8 +136,8 @@ class KubernetesServer(ServerProcess):
 
     def write_kubeconfig(self, path: Path, token: str = ADMIN, port: int | None = None) -> Path:
         """A kubeconfig file for a user of this server, perhaps through a proxy on another port."""
-        cluster: dict[str, object] = {"server": self.server.replace(str(self.port), str(port or self.port))}
-        if cluster["server"].startswith("https"):  # type: ignore[attr-defined]
+        cluster = {"server": self.server.replace(str(self.port), str(port or self.port))}
+        if cluster["server"].startswith("https"):
             cluster["certificate-authority"] = str(self.authority)
         config = {
             "clusters": [{"name": "test", "cluster": cluster}],

@@ -40,7 +40,6 @@ class Proxy:
         self._links: set[_Link] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        self.lost_commits = 0
         """How many were cut so far."""
         self.commit_loss = 0.0
         """How likely a commit is cut."""
@@ -129,11 +128,9 @@ class Proxy:
         """What becomes of a commit that passes now; None: it passes."""
         if marked and self.marked is not None:
             (_, cut), self.marked = self.marked, None
-            self.lost_commits += 1
             return cut
         if self._random.random() >= self.commit_loss:
             return None
-        self.lost_commits += 1
         return self._random.choice(CUTS)
 
     async def hold_up(self) -> None:
