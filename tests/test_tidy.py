@@ -4,6 +4,7 @@ import ast
 import re
 import tomllib
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -11,6 +12,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "mainspring"
 STORES = ["sqlite", "postgres"]
 FILES = sorted(SOURCE.rglob("*.py"))
+TEXTS = {path: path.read_text() for path in FILES}
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 50
 MOST_PORT_METHODS = 15
@@ -42,9 +44,11 @@ PORTS = [
 ]
 
 
-def functions_of(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
-    tree = ast.parse(path.read_text())
-    return [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+FUNCTION = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def named(path: Path) -> str:
+    return path.relative_to(SOURCE).as_posix()
 
 
 def length_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
@@ -54,52 +58,67 @@ def length_without_docstring(function: ast.FunctionDef | ast.AsyncFunctionDef) -
     return (function.end_lineno or 0) - function.lineno + 1 - skipped
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def is_undocumented(node: ast.stmt) -> bool:
+    if not isinstance(node, FUNCTION | ast.ClassDef) or node.name.startswith("_") or ast.get_docstring(node):
+        return False
+    return not any(isinstance(mark, ast.Name) and mark.id == "overload" for mark in node.decorator_list)
+
+
+class Facts(NamedTuple):
+    """What the rules ask of a file. Its syntax tree is not kept."""
+
+    has_docstring: bool
+    lengths: dict[str, int]
+    undocumented: list[str]
+
+
+@pytest.fixture(scope="module")
+def facts() -> dict[str, Facts]:
+    found = {}
+    for path, text in TEXTS.items():
+        tree = ast.parse(text)
+        lengths = {each.name: length_without_docstring(each) for each in ast.walk(tree) if isinstance(each, FUNCTION)}
+        undocumented = [getattr(node, "name", "") for node in tree.body if is_undocumented(node)]
+        found[named(path)] = Facts(ast.get_docstring(tree) is not None, lengths, undocumented)
+    return found
+
+
 class TestEveryFile:
-    def test_is_short(self, path: Path) -> None:
-        assert len(path.read_text().splitlines()) <= LONGEST_FILE
+    """A rule is one test that names all files which break it: a test for each file and rule would be thousands."""
 
-    def test_has_short_functions(self, path: Path) -> None:
-        long = {f.name: length_without_docstring(f) for f in functions_of(path)}
-        assert {name: lines for name, lines in long.items() if lines > LONGEST_FUNCTION} == {}
+    def test_is_short(self) -> None:
+        lengths = {named(path): len(text.splitlines()) for path, text in TEXTS.items()}
+        assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FILE} == {}
 
-    def test_has_a_name_that_says_something(self, path: Path) -> None:
-        assert path.stem not in FORBIDDEN_NAMES
+    def test_has_short_functions(self, facts: dict[str, Facts]) -> None:
+        lengths = {f"{name}:{key}": lines for name, each in facts.items() for key, lines in each.lengths.items()}
+        assert {name: lines for name, lines in lengths.items() if lines > LONGEST_FUNCTION} == {}
 
-    def test_says_what_it_is_for(self, path: Path) -> None:
-        assert ast.get_docstring(ast.parse(path.read_text())), f"{path} has no docstring"
+    def test_has_a_name_that_says_something(self) -> None:
+        assert [named(path) for path in FILES if path.stem in FORBIDDEN_NAMES] == []
 
-    def test_keeps_public_names_documented(self, path: Path) -> None:
-        tree = ast.parse(path.read_text())
-        public = [
-            node
-            for node in tree.body
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef) and not node.name.startswith("_")
-        ]
-        overloads = {"overload"}
-        missing = [
-            node.name
-            for node in public
-            if ast.get_docstring(node) is None
-            and not any(isinstance(mark, ast.Name) and mark.id in overloads for mark in node.decorator_list)
-        ]
-        assert missing == []
+    def test_says_what_it_is_for(self, facts: dict[str, Facts]) -> None:
+        assert [name for name, each in facts.items() if not each.has_docstring] == []
+
+    def test_keeps_public_names_documented(self, facts: dict[str, Facts]) -> None:
+        assert {name: each.undocumented for name, each in facts.items() if each.undocumented} == {}
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "core").rglob("*.py")), ids=lambda path: path.name)
-def test_core_is_pure(path: Path) -> None:
-    tree = ast.parse(path.read_text())
-    imported = {
-        alias.name.partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names
-    }
-    imported |= {(node.module or "").partition(".")[0] for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-    assert imported & IMPURE == set()
-    assert not [node for node in ast.walk(tree) if isinstance(node, ast.AsyncFunctionDef | ast.Await)]
+def test_core_is_pure() -> None:
+    found = set[str]()
+    for path in (SOURCE / "core").rglob("*.py"):
+        for node in ast.walk(ast.parse(TEXTS[path])):
+            imported = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            imported += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            found |= {f"{named(path)}: {name}" for name in imported if name.partition(".")[0] in IMPURE}
+            if isinstance(node, ast.AsyncFunctionDef | ast.Await):
+                found.add(f"{named(path)}:{node.lineno} is asynchronous")
+    assert found == set()
 
 
 def test_services_see_time_and_chance_only_through_what_they_are_given() -> None:
     for path in (SOURCE / "services").rglob("*.py"):
-        text = path.read_text()
+        text = TEXTS[path]
         assert not re.search(
             r"\b(time\.time|time\.monotonic|datetime\.now|uuid\.|random\.random\(\)|asyncio\.sleep)\b", text
         ), path
@@ -107,25 +126,24 @@ def test_services_see_time_and_chance_only_through_what_they_are_given() -> None
 
 @pytest.mark.parametrize("name", PORTS)
 def test_ports_are_small(name: str) -> None:
-    for node in ast.parse((SOURCE / name).read_text()).body:
+    for node in ast.parse(TEXTS[SOURCE / name]).body:
         if isinstance(node, ast.ClassDef) and any(getattr(base, "id", "") == "Protocol" for base in node.bases):
             methods = [item for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)]
             assert len(methods) <= MOST_PORT_METHODS, node.name
 
 
 def test_nothing_passes_unseen_through_getattr() -> None:
-    found = [path for path in FILES if path.name != "__init__.py" and "__getattr__" in path.read_text()]
-    assert [str(path.relative_to(SOURCE)) for path in found] == []
+    found = [path for path in FILES if path.name != "__init__.py" and "__getattr__" in TEXTS[path]]
+    assert [named(path) for path in found] == []
 
 
 def test_there_is_no_pickle_and_no_import_from_data() -> None:
-    for path in FILES:
-        text = path.read_text()
+    for path, text in TEXTS.items():
         assert not re.search(r"^\s*(import|from) (pickle|dill|cloudpickle|marshal|shelve)\b", text, re.MULTILINE), path
 
 
 def test_every_named_query_is_used() -> None:
-    source = "\n".join(path.read_text() for path in FILES)
+    source = "\n".join(TEXTS.values())
     for file in (SOURCE / "stores" / "sql").rglob("queries/*.sql"):
         for name in re.findall(r"^-- (\w+): ", file.read_text(), re.MULTILINE):
             assert f'["{name}"]' in source, f"{file.name}: {name} is never used"
@@ -145,12 +163,12 @@ def test_the_architecture_fits_one_page_and_names_every_room() -> None:
 
 def test_the_architecture_names_modules_that_exist() -> None:
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    named = re.findall(r"`((?:core|services|sdk)/[\w/]+)`", text)
-    named += [
+    modules = re.findall(r"`((?:core|services|sdk)/[\w/]+)`", text)
+    modules += [
         f"stores/{store}/{path}" for path in re.findall(r"`((?:definitions|ends)/\w+)`", text) for store in STORES
     ]
-    assert len(named) > 8
-    assert [path for path in named if not (SOURCE / f"{path}.py").exists() and not (SOURCE / path).is_dir()] == []
+    assert len(modules) > 8
+    assert [path for path in modules if not (SOURCE / f"{path}.py").exists() and not (SOURCE / path).is_dir()] == []
 
 
 def test_every_dependency_is_explained() -> None:
@@ -187,23 +205,29 @@ FORBIDDEN_IN_SCRIPTS = {
 MAY_STORE = {"state/settings.js", "theme.js"}
 
 
-@pytest.mark.parametrize("path", SCRIPTS, ids=lambda path: str(path.relative_to(SOURCE)))
 class TestEveryScript:
-    def test_is_short_and_has_short_functions(self, path: Path) -> None:
-        lines = path.read_text().splitlines()
-        assert len(lines) <= LONGEST_SCRIPT
-        begins = [n for n, line in enumerate(lines) if re.match(r"(export )?(default )?(async )?function ", line)]
-        ends = [next(n for n in range(begin, len(lines)) if lines[n].startswith("}")) for begin in begins]
-        long = [lines[b] for b, e in zip(begins, ends, strict=True) if e - b + 1 > LONGEST_FUNCTION]
-        assert long == []
+    def test_is_short_and_has_short_functions(self) -> None:
+        long = set[str]()
+        for path in SCRIPTS:
+            lines = path.read_text().splitlines()
+            begins = [n for n, line in enumerate(lines) if re.match(r"(export )?(default )?(async )?function ", line)]
+            ends = [next(n for n in range(begin, len(lines)) if lines[n].startswith("}")) for begin in begins]
+            long |= {
+                f"{named(path)}: {lines[b]}" for b, e in zip(begins, ends, strict=True) if e - b + 1 > LONGEST_FUNCTION
+            }
+            if len(lines) > LONGEST_SCRIPT:
+                long.add(f"{named(path)}: {len(lines)} lines")
+        assert long == set()
 
-    def test_says_what_it_is_for(self, path: Path) -> None:
-        assert path.read_text().startswith("/*")
+    def test_says_what_it_is_for(self) -> None:
+        assert [named(path) for path in SCRIPTS if not path.read_text().startswith("/*")] == []
 
     @pytest.mark.parametrize("what", FORBIDDEN_IN_SCRIPTS)
-    def test_has_nothing_that_the_policy_of_the_page_forbids(self, path: Path, what: str) -> None:
-        assert re.findall(FORBIDDEN_IN_SCRIPTS[what], path.read_text()) == []
+    def test_has_nothing_that_the_policy_of_the_page_forbids(self, what: str) -> None:
+        found = {named(path): re.findall(FORBIDDEN_IN_SCRIPTS[what], path.read_text()) for path in SCRIPTS}
+        assert {name: matches for name, matches in found.items() if matches} == {}
 
-    def test_stores_nothing_in_the_browser_but_settings(self, path: Path) -> None:
-        is_allowed = path.relative_to(SOURCE / "ui").as_posix() in MAY_STORE
-        assert is_allowed or not re.search(r"localStorage|sessionStorage|indexedDB", path.read_text())
+    def test_stores_nothing_in_the_browser_but_settings(self) -> None:
+        storing = r"localStorage|sessionStorage|indexedDB"
+        found = {path.relative_to(SOURCE / "ui").as_posix() for path in SCRIPTS if re.search(storing, path.read_text())}
+        assert found - MAY_STORE == set()
