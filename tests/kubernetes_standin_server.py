@@ -150,6 +150,9 @@ class Api:
             await send({"type": "http.response.start", "status": 200, "headers": []})
             await send({"type": "http.response.body", "body": b"ok"})
             return
+        if scope["path"] == "/version":
+            await reply(send, 200, {"major": "1", "minor": "0", "gitVersion": "v1.0.0-stand-in"})
+            return
         found = PATH.fullmatch(scope["path"])
         if found is None:
             raise Refused(404, "the server could not find the requested resource")

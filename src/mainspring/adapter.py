@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol, runtime_checkable
 
 from mainspring.clock import Clock, SystemClock
+from mainspring.core.answers import ServerFacts
 from mainspring.errors import InvalidInput
 from mainspring.process.urls import REDIS_SCHEMES, show_url
 from mainspring.settings import Settings
@@ -27,6 +28,14 @@ class AdapterContext:
     clock: Clock = field(default_factory=SystemClock)
     count: Callable[[str, str], None] = uncounted
     """Count one more of a metric, by name and label: `count("leases", "taken")`."""
+
+
+@runtime_checkable
+class Describes(Protocol):
+    """What an adapter of any port may offer besides: `mainspring doctor` asks for it."""
+
+    async def describe(self) -> ServerFacts:
+        """What the server says of itself."""
 
 
 GROUP: Final = "mainspring.adapters"

@@ -282,6 +282,10 @@ class DatabaseStatus(msgspec.Struct, frozen=True):
     """The newest version that this program knows."""
     usable: bool = True
     """Whether this program may use it."""
+    server: str = ""
+    """Product and version of what keeps it."""
+    denied: tuple[str, ...] = ()
+    """What this user may not do, and must: `INSERT on runs`."""
 
 
 def sqlite_file(settings: Settings) -> Path | None:
@@ -300,17 +304,23 @@ def database_status(settings: Settings) -> DatabaseStatus:
     if _is_postgres(settings.store):
         from mainspring.stores.postgres.server.connection import look_at as look_at_server
 
-        found, size = asyncio.run(look_at_server(settings.store))
-        shown = show_url(settings.store)
-        return DatabaseStatus(shown, found.version > 0, size, found.version, found.latest, found.usable)
-    from mainspring.stores.sqlite.file.connection import look_at
+        look = asyncio.run(look_at_server(settings.store))
+        shown, found = show_url(settings.store), look.schema
+        return DatabaseStatus(
+            shown, found.version > 0, look.size, found.version, found.latest, found.usable, look.server, look.denied
+        )
+    from mainspring.stores.sqlite.file.connection import PRODUCT, look_at
 
     path = _sqlite_path(settings.store)
     file = Path(path)
     if not file.exists():
-        return DatabaseStatus(path, exists=False)
+        return DatabaseStatus(path, exists=False, server=PRODUCT)
     schema = look_at(path)
-    return DatabaseStatus(path, True, file.stat().st_size, schema.version, schema.latest, schema.usable)
+    # SQLite writes its log beside the file.
+    denied = tuple(f"writing {each}" for each in (file, file.absolute().parent) if not os.access(each, os.W_OK))
+    return DatabaseStatus(
+        path, True, file.stat().st_size, schema.version, schema.latest, schema.usable, PRODUCT, denied
+    )
 
 
 def open_memory(clock: Clock) -> Store:

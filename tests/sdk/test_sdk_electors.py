@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import re
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, closing
@@ -150,6 +151,8 @@ def test_the_doctor_takes_renews_and_releases_a_lease(
         assert run(["doctor", "--json", "--store", f"sqlite:///{tmp_path / 'x.db'}", "--lease", url]) == code
         found = {each["part"]: each for each in json.loads(capsys.readouterr().out)}["lease"]
         assert found["state"] == state, found
+        names = {"etcd": "etcd", "zookeeper": "ZooKeeper", "kubernetes": "Kubernetes"}
+        assert code or re.match(rf"{names[elector.kind]} v?\d+\.\d+\.\d+", found["version"]), found
         if code:
             assert "127.0.0.1:1" in found["where"] + found["detail"]
             assert found["remedy"]

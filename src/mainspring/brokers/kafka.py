@@ -23,6 +23,7 @@ from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import COMMITS, LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
@@ -148,6 +149,11 @@ class KafkaBroker:
         except BrokerUnavailable:
             await publisher.close()
             raise
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        publisher = await self._publishers.get()
+        return await publisher.describe()
 
     async def close(self) -> None:
         await self._publishers.close()

@@ -25,10 +25,11 @@ from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import Instant
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
-from mainspring.drivers.amqp.link import OPTIONS, AmqpLink, open_channel
+from mainspring.drivers.amqp.link import OPTIONS, AmqpLink, describe_node, open_channel
 from mainspring.drivers.ending import end
 from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.pulse import Pulse
@@ -154,6 +155,12 @@ class _Publisher:
                 self._channel = await open_channel(self._connection, confirms=True)
             return self._channel
 
+    async def describe(self) -> ServerFacts:
+        """The product and version of the node that this is connected to."""
+        async with self._link.explained():
+            await self._ready()
+        return describe_node(self._connection)
+
     async def close(self) -> None:
         """Let go of the connection."""
         connection, self._connection, self._channel = self._connection, None, None
@@ -199,6 +206,11 @@ class RabbitMqBroker:
     async def ping(self) -> None:
         publisher = await self._publishers.get()
         await publisher.call(lambda channel: channel.basic_qos(prefetch_count=0))
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`. The server says so when a client connects."""
+        publisher = await self._publishers.get()
+        return await publisher.describe()
 
     async def close(self) -> None:
         await self._publishers.close()

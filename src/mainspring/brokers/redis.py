@@ -26,6 +26,7 @@ import msgspec
 
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Place, Subscription
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES, STEPS, Ordering, rank
@@ -210,6 +211,10 @@ class RedisBroker:
 
     async def ping(self) -> None:
         await self._link.run(PING, [self._link.key("job_queue:ping")])
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        return await self._link.describe()
 
     async def close(self) -> None:
         for subscription in list(self._subscriptions):

@@ -12,6 +12,7 @@ import asyncio
 import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
+from email.utils import parsedate_to_datetime
 from functools import partial
 from hashlib import sha1
 from typing import Any, Final, NamedTuple
@@ -20,6 +21,7 @@ from mainspring.adapter import AdapterContext
 from mainspring.broker import Capabilities, Delivery, Depth, Notice, Subscription
 from mainspring.brokers.inbox import Inbox
 from mainspring.brokers.layout import COMMITS, LAYOUT_OPTIONS, Destination, Layout, Naming, decode, encode
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import PRIORITIES
@@ -161,12 +163,22 @@ class SqsBroker:
         return depths
 
     async def ping(self) -> None:
+        await self._ask()
+
+    async def _ask(self) -> Any:
         client = await self._clients.get()
         await client.find(self._dead_letters, {"FifoQueue": "true"} if self._fifo else {})
-        await client.on_queue(self._dead_letters, "get_queue_attributes", AttributeNames=["QueueArn"])
+        return await client.on_queue(self._dead_letters, "get_queue_attributes", AttributeNames=["QueueArn"])
 
     async def close(self) -> None:
         await self._clients.close()
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`. SQS has no version; each of its answers states the time, in seconds."""
+        answer = await self._ask()
+        date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
+        now = None if date is None else round(parsedate_to_datetime(date).timestamp() * SECOND) + SECOND // 2
+        return ServerFacts("SQS, which has no version", now)
 
 
 def _allowed(text: str) -> str:

@@ -10,6 +10,7 @@ import msgspec
 
 from mainspring.adapter import AdapterContext
 from mainspring.cache import Mark
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.runs.status import Posting, Status
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
@@ -75,6 +76,10 @@ class RedisStatusCache:
     async def advance(self, before: Mark | None, after: Mark) -> Mark | None:
         words = ("" if before is None else _place(before), _written(after), MARK_KEPT // MILLISECOND)
         return _read_mark(await self._link.run(ADVANCE, [self._link.key(MARK)], *words))
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        return await self._link.describe()
 
     async def close(self) -> None:
         await self._link.close()

@@ -13,6 +13,15 @@ from mainspring.core.runs.errors import ErrorKind
 from mainspring.core.states import State
 
 
+class ServerFacts(msgspec.Struct, frozen=True):
+    """What the server behind an adapter says of itself."""
+
+    version: str = ""
+    """Product and version, such as `RabbitMQ 3.10.8`."""
+    now: Instant | None = None
+    """Its clock, where its protocol tells the time."""
+
+
 class Renewal(msgspec.Struct, frozen=True):
     """The answer to a heartbeat: which claims still stand, which of them should be cancelled, and whether
     the worker should end."""

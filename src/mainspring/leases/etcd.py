@@ -18,6 +18,7 @@ from typing import Any
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.drivers.etcd.client import NOT_FOUND, Change, EtcdLink, EtcdRefused, decoded, encoded, read_url
@@ -116,6 +117,11 @@ class EtcdLease:
         yield bool(answer.get("kvs"))
         async for change in self._link.watch(key, int(answer["header"]["revision"]) + 1):
             yield not change.deleted
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        answer = await self._link.call("/v3/maintenance/status", {})
+        return ServerFacts(f"etcd {answer.get('version', 'of unknown version')}")
 
     async def close(self) -> None:
         await self._watches.close()

@@ -25,6 +25,7 @@ from urllib.parse import parse_qsl, urlsplit
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import SECOND, Duration, parse_duration
 from mainspring.core.model import Hold
 from mainspring.drivers.kubernetes.client import CONFLICT, NOT_FOUND, KubernetesLink, KubernetesRefused
@@ -205,6 +206,11 @@ class KubernetesLease:
         chosen = f"metadata.name={self._object(name)}"
         async for kind, lease in self._link.watch(self._path, version, fieldSelector=chosen):
             yield None if kind == "DELETED" else lease
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        answer = await self._link.request("GET", "/version")
+        return ServerFacts(f"Kubernetes {answer.get('gitVersion', 'of unknown version')}")
 
     async def close(self) -> None:
         await self._watches.close()

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import DAY, MILLISECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.drivers.redis.client import RedisLink, Script, read_url
@@ -83,6 +84,10 @@ class RedisLease(Unwatched):
     async def release(self, hold: Hold) -> None:
         await self._link.run(FREE, [lock_keys(self._link, hold.name)[0]], mark(hold))
         self._count("released")
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        return await self._link.describe()
 
     async def close(self) -> None:
         await self._link.close()

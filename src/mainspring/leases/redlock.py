@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.drivers.redis.client import PORT, RedisLink, Script, read_url
@@ -102,6 +103,12 @@ class RedlockLease(Unwatched):
     async def _free(self, hold: Hold) -> None:
         """Everywhere: a server whose answer was lost may have given it."""
         await self._ask(hold.ttl, lambda link: link.run(FREE, lock_keys(link, hold.name)[:1], mark(hold)), least=0)
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`: the versions of all that answer, and the clock of one."""
+        found = await self._ask(SECOND, lambda link: link.describe())
+        versions = ", ".join(sorted({each.version for each in found}))
+        return ServerFacts(f"{versions} on {len(found)} of {len(self._links)} servers", found[0].now)
 
     async def close(self) -> None:
         await asyncio.gather(*(link.close() for link in self._links))

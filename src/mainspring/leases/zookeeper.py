@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import threading
 import time
 from collections.abc import AsyncGenerator, Callable
@@ -25,9 +26,10 @@ from urllib.parse import quote
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
-from mainspring.drivers.zookeeper.session import NodeExistsError, NoNodeError, Session, read_url
+from mainspring.drivers.zookeeper.session import NodeExistsError, NoNodeError, Session, ask_about_server, read_url
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import LeaseTimes
 from mainspring.leases.watching import WORTH_IT_S, Watches
@@ -198,6 +200,12 @@ class ZooKeeperLease:
             raise LeaseUnavailable(f"{self._address.shown}: the session is a new one: join the line again")
         index = places.index(place)
         return f"{line}/{places[index - 1]}" if index else holder
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        said = await asyncio.to_thread(ask_about_server, self._address)
+        found = re.search(r"version: ([\w.]+)", said)
+        return ServerFacts(f"ZooKeeper {found[1]}" if found else f"ZooKeeper, which does not say: {said[:100]}")
 
     async def close(self) -> None:
         """The sessions end, and with them what they hold."""

@@ -6,15 +6,17 @@ import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
-from typing import Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 from uuid import uuid4
 
 import msgspec
 
+from mainspring.adapter import Describes
 from mainspring.broker import Broker, Notice, Place
 from mainspring.cache import StatusCache
-from mainspring.core.instants import SECOND, Instant
+from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.runs.priority import PRIORITIES
+from mainspring.core.runs.status import Posting
 from mainspring.errors import MainspringError
 from mainspring.lease import Lease
 from mainspring.sink import Sink
@@ -43,29 +45,61 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True):
     part: str
     state: State
     where: str = ""
+    version: str = ""
+    """Product and version of the server, as far as it states them."""
     detail: str = ""
     remedy: str = ""
     took_ms: float | None = None
 
 
-async def examine(part: str, where: str, look: Callable[[], Awaitable[str]]) -> Finding:
-    """Look at one part. `look` returns what there is to say, or raises what is wrong."""
+class Seen(NamedTuple):
+    """What a look at a part that works finds."""
+
+    detail: str
+    version: str = ""
+    skew: Duration | None = None
+    """How far the clock of this machine is ahead of the server's, if the server tells the time."""
+
+
+async def examine(part: str, where: str, look: Callable[[], Awaitable[Seen]]) -> list[Finding]:
+    """Look at one part, and at the clock of its server. `look` raises what is wrong."""
     began = time.monotonic()
     try:
         async with asyncio.timeout(PATIENCE_S):
-            detail = await look()
+            seen = await look()
     except TimeoutError:
         detail = f"no answer in {PATIENCE_S:g} s"
-        return Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))
+        return [Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))]
     except (MainspringError, OSError, ImportError) as error:
         detail = str(error).removeprefix(f"{where}: ")  # It is named already.
-        return Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))
+        return [Finding(part=part, state="failed", where=where, detail=detail, remedy=advise(part, detail))]
     took_ms = (time.monotonic() - began) * 1_000
-    return Finding(part=part, state="good", where=where, detail=detail, took_ms=took_ms)
+    finding = Finding(part=part, state="good", where=where, version=seen.version, detail=seen.detail, took_ms=took_ms)
+    return [finding] if seen.skew is None else [finding, judge_clock(part, seen.skew)]
+
+
+async def look_at_adapter(
+    open_it: Callable[[], Any], look: Callable[[Any], Awaitable[str]], now: Callable[[], Instant]
+) -> Seen:
+    """What `look` finds about an adapter, and what its server says of itself."""
+    adapter = open_it()
+    try:
+        detail = await look(adapter)
+        if not isinstance(adapter, Describes):
+            return Seen(detail)
+        try:
+            server = await adapter.describe()
+        except MainspringError as error:  # It works; a version is not worth a failure.
+            return Seen(f"{detail}; its version is not known: {error}")
+        return Seen(detail, server.version, None if server.now is None else now() - server.now)
+    finally:
+        await adapter.close()
 
 
 def advise(part: str, detail: str) -> str:
     """What to do about a part that failed with this text."""
+    if "newer than this program" in detail:
+        return "install a newer mainspring"
     if re.search(REFUSED, detail):
         return f"correct the user and password in `{part}`, or grant the permission that is missing"
     if re.search(AWAY, detail):
@@ -76,15 +110,12 @@ def advise(part: str, detail: str) -> str:
 async def look_at_broker(broker: Broker, place: Place | None = None) -> str:
     """Whether a broker answers and, with a place, takes a message there; then, whether it answers quickly. The message
     names no run, so that a worker that receives it claims nothing."""
-    try:
-        await broker.ping()
-        if place is not None:
-            await broker.publish([Notice("doctor", 0, *place, PRIORITIES[-1], 0)])
-        began = time.monotonic()
-        await broker.ping()
-        took_ms = (time.monotonic() - began) * 1_000
-    finally:
-        await broker.close()
+    await broker.ping()
+    if place is not None:
+        await broker.publish([Notice("doctor", 0, *place, PRIORITIES[-1], 0)])
+    began = time.monotonic()
+    await broker.ping()
+    took_ms = (time.monotonic() - began) * 1_000
     if took_ms > SLOW_MS:
         return f"answers in {took_ms:.0f} ms: slower than {SLOW_MS:g} ms, so that workers will ask the store"
     return f"answers in {took_ms:.1f} ms"
@@ -92,40 +123,34 @@ async def look_at_broker(broker: Broker, place: Place | None = None) -> str:
 
 async def look_at_lease(lease: Lease) -> str:
     """Whether a lease can be taken, renewed and released."""
-    try:
-        hold = await lease.acquire(f"doctor-{uuid4().hex}", "doctor", 30 * SECOND)
-        if hold is None:
-            raise MainspringError("a lease that no process holds was refused")
-        if await lease.renew(hold) is None:
-            raise MainspringError("a lease that was just taken could not be renewed")
-        await lease.release(hold)
-    finally:
-        await lease.close()
+    hold = await lease.acquire(f"doctor-{uuid4().hex}", "doctor", 30 * SECOND)
+    if hold is None:
+        raise MainspringError("a lease that no process holds was refused")
+    if await lease.renew(hold) is None:
+        raise MainspringError("a lease that was just taken could not be renewed")
+    await lease.release(hold)
     return "a lease was taken, renewed and released"
 
 
 async def look_at_cache(cache: StatusCache) -> str:
-    """Whether the status cache answers."""
-    try:
-        mark, _ = await cache.read(f"doctor-{uuid4().hex}")
-    finally:
-        await cache.close()
-    return "answers" if mark is not None else "answers; no leader has filled it lately"
+    """Whether the status cache answers, and takes an entry. The entry is of an epoch of its own, which no reader
+    asks for."""
+    subject = f"doctor-{uuid4().hex}"
+    mark, _ = await cache.read(subject)
+    await cache.write("doctor", [Posting(subject, 0, SECOND, None)])
+    return "takes entries" if mark is not None else "takes entries; no leader has filled it lately"
 
 
 async def look_at_sink(sink: Sink) -> str:
     """Whether a sink answers."""
-    try:
-        await sink.ping()
-    finally:
-        await sink.close()
+    await sink.ping()
     return "answers"
 
 
-def compare_clocks(store_now: Instant, here_now: Instant) -> Finding:
-    """Whether this machine and the store agree on the time."""
-    skew_s = (here_now - store_now) / SECOND
-    detail = f"this machine is {abs(skew_s) * 1_000:.0f} ms {'ahead of' if skew_s >= 0 else 'behind'} the store"
+def judge_clock(part: str, skew: Duration) -> Finding:
+    """Whether this machine and the server of a part agree on the time."""
+    skew_s = skew / SECOND
+    detail = f"this machine is {abs(skew_s) * 1_000:.0f} ms {'ahead of' if skew_s >= 0 else 'behind'} the {part}"
     if abs(skew_s) <= SKEW_S:
         return Finding(part="clock", state="good", detail=detail)
     return Finding(part="clock", state="warning", detail=detail, remedy="synchronise both machines by NTP")

@@ -19,6 +19,7 @@ from typing import Final
 import msgspec
 
 from mainspring.adapter import AdapterContext
+from mainspring.core.answers import ServerFacts
 from mainspring.core.instants import format_instant
 from mainspring.core.model import Event, EventBatch
 from mainspring.drivers.kafka.link import OPTIONS, KafkaLink, KafkaPublisher, Record
@@ -127,6 +128,11 @@ class KafkaSink:
     async def ping(self) -> None:
         publisher = await self._publishers.get()
         await publisher.create(self._partitions)
+
+    async def describe(self) -> ServerFacts:
+        """See `adapter.Describes`."""
+        publisher = await self._publishers.get()
+        return await publisher.describe()
 
     async def close(self) -> None:
         await self._publishers.close()

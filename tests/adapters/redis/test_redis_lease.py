@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import subprocess
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -12,7 +13,7 @@ import pytest
 from redis import Redis
 from redis_server import Start
 
-from mainspring.adapter import AdapterContext
+from mainspring.adapter import AdapterContext, Describes
 from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND
 from mainspring.core.model import Hold
@@ -244,6 +245,8 @@ async def test_on_a_cluster(start: Start) -> None:
         assert await lease.renew(hold) is not None
         await lease.release(hold)
         assert (await held(lease, "b")).token > hold.token
+        assert isinstance(lease, Describes)
+        assert re.fullmatch(r"Redis \d+\.\d+\.\d+", (await lease.describe()).version)
 
 
 async def test_redlock_does_not_mind_a_minority_of_dead_servers(start: Start) -> None:
@@ -251,6 +254,8 @@ async def test_redlock_does_not_mind_a_minority_of_dead_servers(start: Start) ->
     async with opened(redlock_of(*servers)) as lease:
         hold = await held(lease)
         servers[0].kill()
+        assert isinstance(lease, Describes)
+        assert re.fullmatch(r"Redis \d+\.\d+\.\d+ on 2 of 3 servers", (await lease.describe()).version)
         assert await lease.renew(hold) is not None
         assert await lease.acquire("scheduler", "b", TTL) is None
         await lease.release(hold)

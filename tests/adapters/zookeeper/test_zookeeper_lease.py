@@ -13,6 +13,7 @@ import pytest
 
 from certificates import make_certificates
 from electors import administrator, held, opened, renewed, until
+from mainspring.adapter import Describes
 from mainspring.core.instants import MILLISECOND, SECOND
 from mainspring.core.model import Hold
 from mainspring.errors import LeaseUnavailable
@@ -188,6 +189,8 @@ async def test_tls_with_a_user(tmp_path: Path) -> None:
                 await plain.acquire("another", "b", TTL)
             await lease.release(hold)
             assert (await held(lease, "b", TTL)).token > hold.token
+            assert isinstance(lease, Describes)
+            assert (await lease.describe()).version.startswith("ZooKeeper 3.")
         async with opened(there.replace("10s", "3s")) as lease:
             with pytest.raises(LeaseUnavailable, match="certificate verify failed"):
                 await lease.acquire("scheduler", "a", TTL)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
+from typing import Any
 
 import click
 
@@ -15,10 +16,12 @@ from mainspring.cli.opening import open_app
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.output.screen import Cell, Screen
 from mainspring.cli.session import Session
+from mainspring.errors import StoreMismatch, StoreRefused
 from mainspring.operations.doctor import (
     Finding,
-    compare_clocks,
+    Seen,
     examine,
+    look_at_adapter,
     look_at_broker,
     look_at_cache,
     look_at_lease,
@@ -40,8 +43,9 @@ _STYLES = {"good": "green", "warning": "yellow", "failed": "red", "unused": "dim
 def doctor(session: Session, broker: str | None, lease: str | None, cache: str | None, sink: str | None) -> int:
     """Check that the store, broker, lease, cache and sinks of the settings work, and say what to do if one does not.
 
-    Nothing is created in the store. A broker is given one message that names no run, and workers ignore it. A broker or
-    sink may create its queues or topics.
+    It shows the version of each server as far as the server states it, looks for missing permissions, and compares
+    clocks. Nothing is created in the store. A broker is given one message that names no run, and workers ignore it; a
+    cache is given an entry that expires after a second. A broker or sink may create its queues or topics.
     """
     app, screen = open_app(session, broker=broker, lease=lease, cache=cache, sink=sink), Screen(session)
     findings = asyncio.run(_examine_all(app))
@@ -51,59 +55,48 @@ def doctor(session: Session, broker: str | None, lease: str | None, cache: str |
 
 async def _examine_all(app: Mainspring) -> list[Finding]:
     settings = app.settings
-    findings = await _examine_store(app)
+    findings = await examine("store", show_url(settings.store), partial(_look_at_store, app))
     place = Place(settings.namespace, (settings.queues or app.queues())[0], settings.regions[0])
-    looks: dict[str, Callable[..., Awaitable[str]]] = {
+    looks: dict[str, Callable[[Any], Awaitable[str]]] = {
         "broker": partial(look_at_broker, place=place),
         "lease": look_at_lease,
         "cache": look_at_cache,
         "sink": look_at_sink,
     }
+    context = AdapterContext(settings, app.clock)
     for part, look in looks.items():
         urls = (getattr(settings, part) or "").split()
         if not urls:
             findings.append(Finding(part=part, state="unused", detail=f"none is named: {WITHOUT[part]}"))
         for url in urls:
-
-            async def open_and_look(
-                part: str = part, url: str = url, look: Callable[..., Awaitable[str]] = look
-            ) -> str:
-                return await look(open_adapter(part, url, AdapterContext(settings, app.clock)))
-
-            findings.append(await examine(part, show_url(url), open_and_look))
+            open_it = partial(open_adapter, part, url, context)
+            findings += await examine(part, show_url(url), partial(look_at_adapter, open_it, look, app.clock.now))
     return findings
 
 
-async def _examine_store(app: Mainspring) -> list[Finding]:
-    where = show_url(app.settings.store)
-    current: list[bool] = []
-
-    async def look() -> str:
-        found = await asyncio.to_thread(database_status, app.settings)  # It has a loop of its own.
-        if not found.exists:
-            return "there is no database yet: `mainspring db migrate` creates it"
-        if not found.usable:
-            return f"schema {found.version} is newer than this program understands ({found.latest})"
-        if found.version < found.latest:
-            return f"schema {found.version} of {found.latest}: `mainspring db migrate` brings it up to date"
-        current.append(True)
-        return f"schema {found.version}, {found.size / 1_000_000:.1f} MB"
-
-    finding = await examine("store", where, look)
-    findings = [finding]
-    if current:  # To open an older store would change it.
-        store = await app.open()
-        try:
-            findings.append(compare_clocks(store.surely_now(), app.clock.now()))
-        finally:
-            await app.close()
-    return findings
+async def _look_at_store(app: Mainspring) -> Seen:
+    found = await asyncio.to_thread(database_status, app.settings)  # It has a loop of its own.
+    if not found.exists:
+        return Seen("there is no database yet: `mainspring db migrate` creates it", found.server)
+    if not found.usable:
+        raise StoreMismatch(f"schema {found.version} is newer than this program understands ({found.latest})")
+    if found.denied:
+        raise StoreRefused(f"permission is missing: {', '.join(found.denied)}")
+    if found.version < found.latest:  # To open it would change it.
+        detail = f"schema {found.version} of {found.latest}: `mainspring db migrate` brings it up to date"
+        return Seen(detail, found.server)
+    store = await app.open()
+    try:
+        skew = app.clock.now() - store.surely_now()
+    finally:
+        await app.close()
+    return Seen(f"schema {found.version}, {found.size / 1_000_000:.1f} MB", found.server, skew)
 
 
 def _draw(screen: Screen, findings: list[Finding]) -> None:
     for each in findings:
         took = "" if each.took_ms is None else f" ({each.took_ms:.0f} ms)"
-        where = f"{each.where}: " if each.where else ""
-        screen.facts([(each.part, Cell(f"{each.state:8}{where}{each.detail}{took}", _STYLES[each.state]))])
+        words = ": ".join(word for word in (each.where, each.version, each.detail) if word)
+        screen.facts([(each.part, Cell(f"{each.state:8}{words}{took}", _STYLES[each.state]))])
         if each.remedy and each.state != "good":
             screen.hint(f"{each.part}: {each.remedy}")

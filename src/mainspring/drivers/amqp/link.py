@@ -18,6 +18,7 @@ from aiormq.abc import AbstractChannel, AbstractConnection
 from aiormq.exceptions import AMQPError
 from yarl import URL
 
+from mainspring.core.answers import ServerFacts
 from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
 
@@ -99,3 +100,10 @@ class AmqpLink:
 async def open_channel(connection: AbstractConnection, *, confirms: bool) -> AbstractChannel:
     """A channel; with publisher confirms if asked for."""
     return await connection.channel(publisher_confirms=confirms)
+
+
+def describe_node(connection: AbstractConnection | None) -> ServerFacts:
+    """What a node said of itself when this connection was made."""
+    said = getattr(connection, "server_properties", None) or {}
+    words = (said.get("product"), said.get("version"))
+    return ServerFacts(" ".join(str(word) for word in words if word))

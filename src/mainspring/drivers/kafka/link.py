@@ -19,7 +19,9 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.errors import KafkaError, for_code
 from aiokafka.partitioner import murmur2
+from aiokafka.protocol.admin import ApiVersionRequest
 
+from mainspring.core.answers import ServerFacts
 from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
 
@@ -36,6 +38,9 @@ METADATA_AGE_MS: Final = 10_000
 """How soon a client learns of topics and partitions that were made elsewhere."""
 MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 OPTIONS: Final = ("timeout", "prefix", "sasl", "partitions", "replication", *TLS_OPTIONS)
+_FETCH: Final = 1
+_RELEASES: Final = ((18, "4.1"), (17, "3.9"), (16, "3.7"), (15, "3.5"), (13, "3.1"), (12, "2.7"), (11, "2.3"))
+"""The first release of Kafka with a version of the Fetch request. Kafka does not state its release."""
 _EXISTS: Final = 36
 _NOT_ALLOWED: Final = (29, 31)
 
@@ -156,6 +161,18 @@ class KafkaPublisher:
                 raise
             self._producer, self._admin = producer, admin
             return producer, admin
+
+    async def describe(self) -> ServerFacts:
+        """The release, as far as the versions of requests show it, and the size of the cluster."""
+        _, admin = await self.ready()
+        async with self._link.explained():
+            cluster = await bounded(admin.describe_cluster(), CONNECT_S)
+            nodes = cluster["brokers"]
+            answer: Any = await bounded(admin._client.send(nodes[0]["node_id"], ApiVersionRequest()), CONNECT_S)
+        fetch = max((most for key, _, most in answer.api_versions if key == _FETCH), default=0)
+        release = next((f"{name} or newer" for least, name in _RELEASES if fetch >= least), "older than 2.3")
+        brokers = "1 broker" if len(nodes) == 1 else f"{len(nodes)} brokers"
+        return ServerFacts(f"Kafka {release} ({brokers}, cluster {cluster['cluster_id']})")
 
     async def close(self) -> None:
         """Let go of the clients."""

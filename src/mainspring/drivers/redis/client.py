@@ -18,6 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
+from mainspring.core.answers import ServerFacts
 from mainspring.drivers.redis.connection import Address, Hear, ReplyError, Wire, Word
 from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
 from mainspring.errors import InvalidInput, MainspringError
@@ -56,6 +57,14 @@ class Script:
     def __init__(self, text: str) -> None:
         self.text = text
         self.digest = sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+_DESCRIBE: Final = Script(
+    """
+local t = redis.call('TIME')
+return {redis.call('INFO', 'server'), t[1] * 1000000 + t[2]}
+"""
+)
 
 
 def read_url(url: str, field: str, timeout: str = "1s") -> Place:
@@ -133,6 +142,14 @@ class RedisLink:
             return await call("EVAL", script.text, len(keys), *keys, *arguments)
         except Exception as error:
             raise self._explained(error) from error
+
+    async def describe(self) -> ServerFacts:
+        """The version and clock of the server; of a cluster, those of one node."""
+        info, now = await self.run(_DESCRIBE, [self.key("doctor")])
+        known = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        if "valkey_version" in known:
+            return ServerFacts(f"Valkey {known['valkey_version']}", now)
+        return ServerFacts(f"Redis {known.get('redis_version', 'of unknown version')}", now)
 
     @property
     def counts_listeners(self) -> bool:

@@ -11,6 +11,7 @@ import logging
 import socket
 import ssl
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -28,10 +29,11 @@ T = TypeVar("T")
 
 PORT: Final = 2181
 MILLISECONDS: Final = 1000
+ASK_S: Final = 3.0
 _quiet = logging.getLogger("mainspring.zookeeper")
 _quiet.setLevel(logging.CRITICAL)  # kazoo logs each attempt to reconnect; callers get the error.
 
-__all__ = ["NoNodeError", "NodeExistsError", "Session", "read_url"]
+__all__ = ["NoNodeError", "NodeExistsError", "Session", "ask_about_server", "read_url"]
 
 
 def read_url(url: str) -> ServerUrl:
@@ -149,6 +151,17 @@ class Session:
         """End the session, and with it its ephemeral nodes. It blocks."""
         self._client.stop()
         self._client.close()
+
+
+def ask_about_server(address: ServerUrl) -> str:
+    """The answer of the first server that answers to the command `srvr`, which ZooKeeper allows unless its whitelist
+    leaves it out. It blocks."""
+    connector = _Connector(make_tls(address.options) if address.scheme == "zookeepers" else None)
+    for host, port in address.hosts:
+        with suppress(OSError), connector.create_connection((host, port), host, ASK_S) as connection:
+            connection.sendall(b"srvr")
+            return b"".join(iter(lambda: connection.recv(4096), b"")).decode(errors="replace").strip()
+    raise LeaseUnavailable(f"{address.shown}: {connector.trouble or 'no answer'}")
 
 
 def _call_on(loop: asyncio.AbstractEventLoop, function: Callable[[], object]) -> None:

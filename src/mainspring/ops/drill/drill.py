@@ -142,7 +142,10 @@ class Drill:
         store = await self._app.open()
         broker = open_broker(self._app.settings, self._app.clock, store.metrics)
         assert broker is not None, "the caller has checked that there is one"
-        return await look_at_broker(broker)
+        try:
+            return await look_at_broker(broker)
+        finally:
+            await broker.close()
 
     async def _check_alerts(self) -> None:
         name, url = "alerts are configured", self._options.prometheus

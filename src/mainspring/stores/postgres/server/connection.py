@@ -31,6 +31,12 @@ BUILD_TIMEOUT_S = 3_600.0
 UNUSABLE = 2**31 - 1
 """A schema version that no program knows: a restore sets it until it has finished, to keep programs out."""
 _APPLIED = "INSERT INTO mainspring.migrations VALUES ($1, $2, $3, $4)"
+_DENIED = """
+SELECT privilege || ' on ' || relname FROM pg_class, unnest(ARRAY['SELECT', 'INSERT', 'UPDATE', 'DELETE']) AS privilege
+WHERE relnamespace = to_regnamespace('mainspring') AND relkind IN ('r', 'p')
+  AND NOT has_table_privilege(pg_class.oid, privilege)
+ORDER BY relname, privilege
+"""
 SETTINGS = (
     f"idle_in_transaction_session_timeout = '{IDLE_TIMEOUT_S}s'",
     "jit = off",
@@ -130,15 +136,31 @@ async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
             await close_quietly(connection)
 
 
-async def look_at(url: str) -> tuple[SchemaStatus, int]:
-    """The schema and the size in bytes of a database, without changing anything."""
+class Look(NamedTuple):
+    """What a look at a database finds."""
+
+    schema: SchemaStatus
+    size: int
+    """In bytes."""
+    server: str
+    """Product and version."""
+    denied: tuple[str, ...]
+    """What the role may not do, and must: `INSERT on runs`."""
+
+
+async def look_at(url: str) -> Look:
+    """The schema, size, server and missing permissions of a database, without changing anything."""
     with mapped_errors(url):
         connection = await _connect(url, cached=False)
         try:
             status = await schema_status(connection, show_url(url))
+            pooled = " behind a pooler" if await is_pooled(connection) else ""
             async with connection.transaction():
-                size = await connection.fetchval("SELECT pg_database_size(current_database())")
-            return status, int(size)
+                size, version = await connection.fetchrow(
+                    "SELECT pg_database_size(current_database()), current_setting('server_version')"
+                )
+                denied = [row[0] for row in await connection.fetch(_DENIED)]
+            return Look(status, int(size), f"PostgreSQL {version.split()[0]}{pooled}", tuple(denied))
         finally:
             await close_quietly(connection)
 

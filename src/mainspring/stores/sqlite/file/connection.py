@@ -17,6 +17,7 @@ from mainspring.stores.sql import load_migrations
 APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can recognise it
 BUSY_TIMEOUT_S = 5.0
 OLDEST_SQLITE = (3, 35, 0)  # RETURNING
+PRODUCT = f"SQLite {sqlite3.sqlite_version}"
 SMALLEST_ROOM = 64 * 1024
 """With fewer bytes on the disk not even the index of the log, which grows by 32 KiB, has room."""
 
@@ -37,7 +38,7 @@ class SchemaStatus(NamedTuple):
 def connect(path: str) -> sqlite3.Connection:
     """A connection with our settings; the caller begins and ends transactions."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
-        raise StoreMismatch(f"SQLite {sqlite3.sqlite_version} is too old: Mainspring needs 3.35 or newer")
+        raise StoreMismatch(f"{PRODUCT} is too old: Mainspring needs 3.35 or newer")
     _create_private(path)
     with mapped_errors(path):
         connection = sqlite3.connect(
