@@ -194,6 +194,31 @@ def test_every_check_that_is_switched_off_has_its_reason(folder: str) -> None:
     assert bare == []
 
 
+ROOMS = {path.stem for path in SOURCE.iterdir()} - {"__init__", "__main__", "client"}  # `client.jobs` is an attribute.
+REFERENCE = re.compile(r"`((?:mainspring\.)?[a-z_]+(?:\.[A-Za-z_]+)+)`")
+
+
+def is_in_the_source(reference: str) -> bool:
+    """Whether a dotted name is a room, a module, or is written in the module that it names."""
+    place, parts = SOURCE, reference.removeprefix("mainspring.").split(".")
+    while parts and (place / parts[0]).is_dir():
+        place /= parts.pop(0)
+    if not parts:
+        return True
+    module = place / f"{parts[0]}.py"
+    return module.exists() and all(re.search(rf"\b{part}\b", module.read_text()) for part in parts[1:])
+
+
+def test_what_comments_refer_to_exists() -> None:
+    found = [
+        f"{path.relative_to(SOURCE)}: {reference}"
+        for path in FILES
+        for reference in REFERENCE.findall(path.read_text())
+        if reference.removeprefix("mainspring.").partition(".")[0] in ROOMS and not is_in_the_source(reference)
+    ]
+    assert found == []
+
+
 SCRIPTS = sorted(path for path in (SOURCE / "ui").rglob("*.js") if "libraries" not in path.parts)
 LONGEST_SCRIPT = 400
 FORBIDDEN_IN_SCRIPTS = {

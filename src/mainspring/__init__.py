@@ -1,6 +1,6 @@
 """Mainspring: a distributed job scheduler. These are its public names.
 
-Each is imported when it is first asked for, so that `import mainspring` costs next to nothing.
+Each name is imported on first use, so that `import mainspring` is fast.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Adapters by the scheme of their URLs: where each is, what it needs, and what every adapter is constructed with."""
+"""The table of adapters: which class serves a URL scheme, which packages it needs, and how it is constructed."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mainspring.settings import Settings
 
 
 def uncounted(_name: str, _label: str) -> None:
-    """Counts nothing."""
+    """The counter of a context without metrics: does nothing."""
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,14 @@ GROUP: Final = "mainspring.adapters"
 
 
 class Adapter(NamedTuple):
-    """Where the class of an adapter is, and what it needs."""
+    """The class of an adapter, and the packages that it needs."""
 
     module: str
     name: str
     extra: str = ""
-    """What `pip install 'mainspring[extra]'` adds."""
+    """The extra that installs its packages: `pip install 'mainspring[extra]'`."""
     packages: tuple[str, ...] = ()
-    """The modules that this adds."""
+    """The modules that the extra provides."""
 
 
 def _on_redis(module: str, name: str) -> dict[str, Adapter]:
@@ -80,7 +80,7 @@ ADAPTERS: Final[Mapping[str, Mapping[str, Adapter]]] = {
     "limiter": _on_redis("mainspring.limiters.redis", "RedisLimiter"),
     "sink": _tls("kafka", Adapter("mainspring.sinks.kafka", "KafkaSink", "kafka", ("aiokafka",))),
 }
-"""By port, the adapters of this package by the scheme of their URLs. Each class takes `(url, AdapterContext)`."""
+"""Port → URL scheme → adapter of this package. Each class takes `(url, AdapterContext)`."""
 WITHOUT: Final = {
     "broker": "workers claim from the store",
     "lease": "the store elects",
@@ -88,7 +88,7 @@ WITHOUT: Final = {
     "limiter": "the store counts",
     "sink": "events stay in the store",
 }
-"""What happens without an adapter of a port."""
+"""What takes the place of each port without an adapter; part of error messages."""
 
 
 def find_adapter(port: str, url: str) -> Adapter | EntryPoint | None:
@@ -99,7 +99,7 @@ def find_adapter(port: str, url: str) -> Adapter | EntryPoint | None:
 
 
 def schemes_of(port: str) -> list[str]:
-    """The schemes that URLs of a port may have, here."""
+    """The URL schemes of a port that are installed here."""
     others = [each.name.partition(".") for each in entry_points(group=GROUP)]
     return sorted({*ADAPTERS[port], *(scheme for kind, _, scheme in others if kind == port)})
 

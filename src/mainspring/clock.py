@@ -1,4 +1,5 @@
-"""Time, as the only way that core's callers may see it: inject another one and the whole program lives in it."""
+"""The clock port. Code outside `core` reads time and waits only through it, so that tests and the simulator can replace
+it."""
 
 from __future__ import annotations
 
@@ -9,14 +10,14 @@ from typing import Protocol
 
 
 class Alarm(Protocol):
-    """What was set on a clock."""
+    """A pending call of `Clock.alarm`."""
 
     def cancel(self) -> object:
-        """It need not ring any more."""
+        """Do not ring any more."""
 
 
 class Clock(Protocol):
-    """What time it is, for deciding (`now`), for measuring (`monotonic`), and waiting (`sleep`, `alarm`)."""
+    """Wall-clock time for decisions (`now`), elapsed time (`monotonic`), and waits (`sleep`, `alarm`)."""
 
     def now(self) -> int:
         """The wall clock: microseconds since the epoch, UTC."""
@@ -25,11 +26,11 @@ class Clock(Protocol):
         """Seconds that never go back, and that go on while the machine is suspended where the system offers it."""
 
     def sleep(self, seconds: float) -> Awaitable[None]:
-        """Done after this many seconds of this clock."""
+        """Return after this many seconds of this clock."""
 
     def alarm(self, seconds: float, ring: Callable[[], None]) -> Alarm:
-        """Call `ring` on the running loop after this many seconds of this clock. Cheaper than a sleep, for one that
-        mostly does not wait until the end."""
+        """Call `ring` on the running loop after this many seconds of this clock. Cheaper than a sleep that is usually
+        cancelled before its end."""
 
 
 class SystemClock:

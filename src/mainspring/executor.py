@@ -1,9 +1,9 @@
 """The executor port: run one attempt to its outcome.
 
 An executor gets an attempt and returns how it ended; it never raises for what the task did. When its coroutine is
-cancelled it ends the work (asking for `grace_s`, then killing) and only then lets the cancellation through; one that
-cannot says so by `unstoppable`. The texts of an outcome are `plain`. `ExecutableTask` is what an executor needs to know
-of a registered function.
+cancelled it ends the work (asking for `grace_s`, then killing) and only then lets the cancellation through; an executor
+that cannot sets `unstoppable`. The texts of an outcome have gone through `plain`. `ExecutableTask` is what an executor
+needs of a registered function.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from mainspring.core.model import Claim, Failure, RunOptions
 from mainspring.errors import InvalidInput, MainspringError
 
 PRINT_LIMIT = 1_048_576
+"""Characters of printed output that are kept of a run, unless the settings say otherwise."""
 LONGEST_LINE = 64 * 1024
 """A longer line is cut into pieces."""
 
@@ -72,22 +73,22 @@ class RunContext:
 
     @property
     def id(self) -> str:
-        """The run's."""
+        """The id of the run."""
         return self._claim.run_id
 
     @property
     def task(self) -> str:
-        """The name of what is executed."""
+        """The name of the task."""
         return self._claim.task
 
     @property
     def job(self) -> str | None:
-        """The name of its job; None for a submission."""
+        """The name of the run's job; None for a submission."""
         return self._claim.job
 
     @property
     def attempt(self) -> int:
-        """1 for the first attempt."""
+        """The number of this attempt, from 1."""
         return self._claim.attempt + 1
 
     @property
@@ -97,7 +98,7 @@ class RunContext:
 
     @property
     def namespace(self) -> str:
-        """Whose run it is."""
+        """The namespace of the run."""
         return self._claim.namespace
 
     @property
@@ -123,7 +124,7 @@ class RunContext:
 
     @property
     def fire_at(self) -> datetime | None:
-        """The instant, in UTC, that the run stands for: not when it happened to start. None for a submission."""
+        """The due instant, in UTC, that the run is for; it may start later. None for a submission."""
         return _datetime(self._claim.fire_at)
 
     @property
@@ -152,13 +153,13 @@ class RunContext:
         self._cancelled = True
 
     def filter(self, mask: Callable[[str], str]) -> None:
-        """Pass all that the run says through `mask` first. Called by the worker, before the run begins."""
+        """Apply `mask` to all output and progress notes of the run. Called by the worker, before the run begins."""
         log, progress = self._on_log, self._on_progress
         self._on_log = lambda stream, text: log(stream, mask(text))
         self._on_progress = lambda fraction, note: progress(fraction, mask(note))
 
     def progress(self, fraction: float, note: str = "") -> None:
-        """Say how far the run has come, from 0 to 1."""
+        """Report how far the run has come, from 0 to 1."""
         if not isinstance(fraction, int | float) or isinstance(fraction, bool) or not 0 <= fraction <= 1:
             raise InvalidInput("fraction", fraction, "is not a fraction", "give a number from 0 to 1")
         self._on_progress(float(fraction), str(note))
@@ -168,20 +169,20 @@ class RunContext:
         self._on_log("log", str(text))
 
     def print(self, stream: str, text: str) -> None:
-        """Take what was printed. Called by the worker, from any thread."""
+        """Store printed text. Called by the worker, from any thread."""
         if self._prints is None:
             self._prints = _Prints(self.print_limit)
         self._prints.take(stream, text, self._on_log)
 
     def end_prints(self) -> None:
-        """Nothing more will be printed. Called by the worker."""
+        """Store the last, incomplete line. Called by the worker when the attempt has ended."""
         if self._prints is not None:
             self._prints.end(self._on_log)
             self._prints = None
 
 
 class _Prints:
-    """What is printed comes in pieces, and leaves in lines."""
+    """Cuts printed text, which comes in pieces, into lines."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -222,7 +223,7 @@ CURRENT: ContextVar[RunContext] = ContextVar("mainspring_run")
 
 
 def current_run() -> RunContext:
-    """The run that is being executed here; MainspringError outside of one."""
+    """The run that the calling task executes; MainspringError outside of a task."""
     context = CURRENT.get(None)
     if context is None:
         raise MainspringError(
@@ -252,22 +253,22 @@ class Outcome(msgspec.Struct, frozen=True, gc=False):
 
 
 def plain(text: str) -> str:
-    """Text that JSON can carry: what strangers' exceptions and programs say may hold half characters."""
+    """The text with lone surrogates replaced, which UTF-8 cannot encode: exceptions and programs may contain them."""
     return text.encode("utf-8", "replace").decode()
 
 
 class Write(Protocol):
-    """Takes what the work wrote."""
+    """Receives the output of an attempt."""
 
     def __call__(self, stream: str, text: str, at: Instant | None = None, /) -> None:
-        """One line, without its end."""
+        """Store one line, without its line end; `at` if it was not written just now."""
 
 
 StopKind = Literal["timed_out", "cancelled", "fenced", "handed_back"]
 
 
 class AttemptContext:
-    """One attempt under way: what to run, until when, and why it is being stopped if it is."""
+    """One running attempt: what to run, until when, and, if it is being stopped, why."""
 
     __slots__ = (
         "behind",
@@ -294,7 +295,7 @@ class AttemptContext:
         self.now: Callable[[], Instant] = _no_time
         """The store's clock."""
         self.write: Write = _nowhere
-        """Takes a stream and a line that the work wrote; and when it did, if that is not now."""
+        """Receives the output of the attempt."""
         self.behind: Callable[[], bool] = _never
         """Whether too many lines wait to be stored: a task that can wait should write no more for now."""
         self.on_overdue: Callable[[], None] = _nothing
@@ -304,15 +305,15 @@ class AttemptContext:
         self.grace_s = 2.0
         """How long work that is asked to end may take before it is killed."""
         self.here = False
-        """Set if the work is done by this process itself, on its event loop or in a thread: then nothing can end it for
-        sure but the end of this process."""
+        """Whether the work runs in this process, on its event loop or in a thread. Then only the end of the process
+        surely ends it."""
         self.unstoppable = False
-        """Set while the work is in a thread, where it cannot even be asked to end."""
+        """Whether the work runs in a thread, which cannot be interrupted."""
         self.ends_by: float | None = None
-        """When, on the monotonic clock, its deadline is."""
+        """The deadline on the monotonic clock."""
 
     def change_options(self, options: str) -> None:
-        """Give the run other encoded options, for this attempt alone: what its task sees as its context is in them."""
+        """Replace the encoded options of the run for this attempt alone. They hold the context that the task sees."""
         self.claim = msgspec.structs.replace(self.claim, options=options)
         if self.context is not None:
             self.context._claim = self.claim
@@ -361,11 +362,11 @@ class TaskDefaults(Protocol):
 
     @property
     def options(self) -> RunOptions:
-        """Deadlines, isolation and the rest."""
+        """Timeouts, retries, isolation and all other options."""
 
 
 class TaskHooks(Protocol):
-    """What the author of a task has around its attempts, as far as the process that executes them takes part."""
+    """The hooks of an app that run in the process that executes its tasks."""
 
     drive: Callable[[Coroutine[Any, Any, Any]], Any]
     """Runs a coroutine from a thread that executes a task; set while the process works."""
@@ -375,7 +376,7 @@ class TaskHooks(Protocol):
         """Whether the process has to keep an event loop for them."""
 
     def alive(self) -> AbstractAsyncContextManager[None]:
-        """The time for which a process works."""
+        """Entered while the process works."""
 
 
 class ExecutableTask(Protocol):
@@ -391,27 +392,27 @@ class ExecutableTask(Protocol):
 
     @property
     def defaults(self) -> TaskDefaults:
-        """How it is executed."""
+        """How it is executed unless a run says otherwise."""
 
     @property
     def hooks(self) -> TaskHooks:
-        """Those of its app: tasks of one app share them."""
+        """The hooks of its app."""
 
     def execute(self, arguments: Mapping[str, object]) -> Any:
-        """Call the function within its hooks. Await what an async one gives."""
+        """Call the function within the hooks; returns an awaitable if the function is async."""
 
     def decode_args(self, text: str) -> dict[str, object]:
-        """Stored arguments, for a call by name. Raises if they do not fit."""
+        """Decode stored arguments to keyword arguments. Raises if they do not fit the function."""
 
     def encode_result(self, value: object) -> str:
-        """What the function returned, as it is stored. Raises if it cannot be."""
+        """Encode a returned value for the store. Raises if it cannot be encoded."""
 
 
 class Executor(Protocol):
-    """One verb."""
+    """Runs attempts of one kind: functions, commands, HTTP calls, containers."""
 
     async def run(self, attempt: AttemptContext) -> Outcome:
-        """Run the attempt to its end. Cancellation of this coroutine means: end the work now, then raise."""
+        """Run the attempt to its end. If this coroutine is cancelled, end the work, then raise."""
 
 
 class Leftover(NamedTuple):
@@ -419,18 +420,18 @@ class Leftover(NamedTuple):
 
     run_id: str
     handle: str
-    """What it is, exactly as it was found: work of the same run that was started or adopted later has another."""
+    """Identifies exactly this work: work of the same run that was started or adopted later has another handle."""
 
 
 class Leftovers(Protocol):
     """Work that goes on without its worker, such as a container: any worker of the same place finds and ends it."""
 
     place: str
-    """Where it is. The workers of one place look after the same work."""
+    """Where the work runs. The workers of one place look after the same work."""
 
     async def find(self) -> Sequence[Leftover]:
-        """All work that has not ended. BackendUnavailable if that cannot be known now."""
+        """All work that has not ended; BackendUnavailable if the backend does not answer."""
 
     async def end(self, leftover: Leftover) -> bool:
-        """End it if it is still as it was found, and say whether it was. BackendUnavailable if that cannot be done
-        now."""
+        """End the work if it still has this handle; returns whether it had. BackendUnavailable if the backend does not
+        answer."""

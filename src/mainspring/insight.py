@@ -1,6 +1,6 @@
-"""The part of the store port that pages ask for: queues and gates, what belongs to a run or a job, tallies and errors.
+"""The part of the store port that serves pages: queues, gates, relations of runs and jobs, tallies and errors.
 
-Every answer is bounded, and every question goes by an index: it costs the same at a million runs.
+Every answer is bounded and every query uses an index, so that its cost does not grow with the number of runs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ JobOrder = Literal["next", "last", "paused"]
 
 
 class OverviewStore(Protocol):
-    """For pages that show a whole namespace. Every answer is bounded."""
+    """For pages that show a whole namespace."""
 
     async def count_matching(self, where: RunFilter) -> int:
         """How many runs `list_runs` would give: counted up to the limit of the filter."""
@@ -54,8 +54,9 @@ class QueueStore(Protocol):
         reason: str,
         audit: Audit[PausedQueue | None] | None = None,
     ) -> PausedQueue | None:
-        """Pause a queue, or resume it. From the commit on no claim of any kind takes a run of a paused queue; what
-        runs goes on. Paused again, it keeps the instant and takes the new reason. None: it is not paused now."""
+        """Pause a queue, or resume it. From the commit on no claim of any kind takes a run of a paused queue; what runs
+        goes on. A second pause keeps the instant of the first and takes the new reason. None if the queue is not paused
+        afterwards."""
 
     async def paused_queues(self, namespace: str) -> list[PausedQueue]:
         """The queues of a namespace that are paused, by name."""
@@ -81,7 +82,7 @@ class RelationStore(Protocol):
 
 
 class TallyStore(Protocol):
-    """What was counted. See `core.runs.tallies` and `core.runs.errors`."""
+    """Counters by period. See `core.runs.tallies` and `core.runs.errors`."""
 
     async def add_tallies(
         self,
@@ -90,8 +91,8 @@ class TallyStore(Protocol):
         tallies: Mapping[TallyKey, Tally],
         failures: Sequence[SeenFailure],
     ) -> bool:
-        """Add to the tallies and to the error groups, and note that all events before `position` are counted: all of
-        it, or nothing and False if the noted position is not `expected` (None: none was noted yet)."""
+        """Add to the tallies and to the error groups, and record that all events before `position` are counted. False,
+        and nothing is written, if the recorded position is not `expected` (None: none was recorded yet)."""
 
     async def tallied(self) -> int | None:
         """The position up to which events are counted; None if none ever were."""
@@ -114,7 +115,7 @@ class TallyStore(Protocol):
         """Error groups, the one that failed last first."""
 
     async def get_error(self, namespace: str, error: str) -> ErrorGroup:
-        """An error group by its id; NotFound otherwise."""
+        """The error group with this id; NotFound if there is none."""
 
     async def runs_of_error(
         self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50

@@ -14,7 +14,7 @@ from mainspring.core.model import Hold
 
 
 class LeaseTimes(NamedTuple):
-    """How long a leader holds its lease, and how often nodes ask."""
+    """How long a leader holds its lease, how often it renews it, and how often other nodes try to get it."""
 
     ttl: Duration
     renew_every: Duration
@@ -49,18 +49,18 @@ class Lease(Protocol):
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         """Call `callback(reason)`, on the caller's loop, as soon as the backend knows that the hold is in doubt: its
         session is suspended, its keep-alive is closed, a watch shows another holder. The hold may still be good: its
-        holder asks by `renew`. The answer stops the callbacks. Backends that cannot know never call it."""
+        holder asks by `renew`. The returned function stops the callbacks. Backends that cannot know never call it."""
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         """Call `callback`, on the caller's loop, soon after the lease becomes free. It wakes a candidate and is a hint:
-        nothing depends on it. The answer stops the callbacks. Backends without a watch never call it."""
+        nothing depends on it. The returned function stops the callbacks. Backends without a watch never call it."""
 
     async def close(self) -> None:
         """Close all connections. What is held stays so until it is released or expires."""
 
 
 class Unwatched:
-    """The part of a lease whose backend cannot push: no times of its own, no word of a loss or of a free lease."""
+    """The part of a lease whose backend cannot push: no times of its own, no notice of a loss or of a free lease."""
 
     times: LeaseTimes | None = None
     watched: bool = False

@@ -8,7 +8,7 @@ from mainspring.core.load.rate_limits import Allowance, Pace
 
 
 class RateLimiter(Protocol):
-    """One verb. LimiterUnavailable if the limiter cannot be asked; the store's limiter raises StoreError."""
+    """LimiterUnavailable if the limiter cannot be asked; the store's limiter raises StoreError."""
 
     async def spend(self, name: str, cost: int, pace: Pace) -> Allowance:
         """Spend `cost` of what `name` may spend within a pace, by the rule of `core.load.rate_limits`. A refusal costs

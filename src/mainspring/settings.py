@@ -1,8 +1,7 @@
-"""Every knob, in one table: its default, its environment variable, and what it means.
+"""All settings in one table: default, environment variable and meaning.
 
-A value comes from, the strongest first: a flag, the environment (`MAINSPRING_*`), what the app names in code,
-`mainspring.toml` in the working folder, the default. Durations are written `"1h30m"`, as a timedelta or in seconds, and
-held in microseconds.
+Sources, the strongest first: a flag, the environment (`MAINSPRING_*`), the code of the app, `mainspring.toml` in the
+working folder, the default. Durations are written as `"1h30m"`, as a timedelta or in seconds, and kept in microseconds.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["text", "json"]
 Algorithm = Literal["HS256", "RS256", "EdDSA"]
 Reader = Callable[[str, object], object]
-"""Takes what to call the setting in an error, and what was written; gives what `Settings` holds."""
+"""Converts a written value to the value of the setting. The first argument names the setting in errors."""
 
 
 class Knob(NamedTuple):
@@ -51,7 +50,7 @@ class Knob(NamedTuple):
 
 
 class SettingRow(NamedTuple):
-    """One line of the table that documentation prints."""
+    """One row of the table of settings in the documentation."""
 
     name: str
     default: str
@@ -466,11 +465,11 @@ _FOREIGN = re.compile(
 )
 _LINK = re.compile(r"_SERVICE_(?:HOST|PORT)(?:_.*)?$|_PORT_[0-9]+_(?:TCP|UDP)(?:_.*)?$")
 _SHORTER = (("lease_renew", "lease_ttl"), ("claim_renew", "claim_ttl"), ("claim_renew", "worker_dead_after"))
-"""Renewals, and what would run out before they come if they were not shorter."""
+"""Intervals of renewal, and the lifetimes that they must be shorter than."""
 
 
 def breaker_policy(settings: Settings) -> Policy:
-    """When circuit breakers open. That of the broker is quicker: the store answers in its place."""
+    """When circuit breakers open."""
     return Policy(
         share=min(settings.breaker_percent, 100) / 100,
         least=settings.breaker_least,

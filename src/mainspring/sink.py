@@ -1,4 +1,4 @@
-"""The sink port: where events are sent on to."""
+"""The sink port: a system outside Mainspring that receives all events, such as Kafka."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Sink(Protocol):
     event's position is its identity."""
 
     async def deliver(self, batches: Sequence[EventBatch]) -> None:
-        """Pass the events on; return when they are safe."""
+        """Send the events; return once the sink has stored them."""
 
     async def ping(self) -> None:
         """Return if the sink answers."""

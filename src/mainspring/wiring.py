@@ -1,4 +1,7 @@
-"""From a URL to the adapter that it names. Nothing else imports adapters; and this only those that are asked for."""
+"""Builds a process: from URLs to adapters, from an app and its settings to a store, a scheduler and a worker.
+
+No other module imports adapters, and this one imports each only when it is used.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +58,7 @@ if TYPE_CHECKING:
 _POSTGRES = ("postgresql", "postgres")
 _SQLITE = "write sqlite:///file.db, or sqlite:////folder/file.db for an absolute path"
 POOL_PROGRAM = "mainspring.sdk.pool_main"
-"""What pool processes run, by name: it is above this module."""
+"""The module that pool processes run; named, not imported, since it is in a layer above this one."""
 
 
 class DeclaredTask(ExecutableTask, Protocol):
@@ -66,64 +69,64 @@ class DeclaredTask(ExecutableTask, Protocol):
 
 
 class AppHooks(TaskHooks, Protocol):
-    """The hooks of an app, as far as a process that works calls them."""
+    """The hooks of an app that a worker calls."""
 
     @property
     def on_end(self) -> Sequence[object]:
-        """Those that hear the ends of attempts."""
+        """The hooks that are called when an attempt ends."""
 
     def hear_ends(self, loop: asyncio.AbstractEventLoop) -> Callable[[Event], None]:
-        """What calls them, from any thread; they run on this loop."""
+        """A function that calls the `on_end` hooks on this loop; it may be called from any thread."""
 
 
 class AppLeaderHooks(Protocol):
-    """What an app wants to be called at when this process begins or ceases to lead."""
+    """The callbacks of an app for gained and lost leadership."""
 
     def follow(self, electors: Sequence[Elector], loop: asyncio.AbstractEventLoop) -> None:
-        """Hear of the changes of these electors, and act on `loop`."""
+        """Call the callbacks on `loop` when one of these electors gains or loses leadership."""
 
     def alive(self) -> AbstractAsyncContextManager[None]:
-        """The time for which callbacks are called."""
+        """Entered while callbacks may be called."""
 
 
 class App(Protocol):
-    """The program that a process schedules and works for: what is needed of `sdk.app.Mainspring`."""
+    """The program that a process schedules and works for: the part of `sdk.app.Mainspring` that is used here."""
 
     name: str
     clock: Clock
 
     @property
     def settings(self) -> Settings:
-        """What holds for it."""
+        """The settings of the app."""
 
     @property
     def tasks(self) -> Mapping[str, DeclaredTask]:
-        """What it registered, by name."""
+        """The registered tasks by name."""
 
     @property
     def hooks(self) -> AppHooks:
-        """What it wants to be called at."""
+        """The hooks around attempts."""
 
     @property
     def leader_hooks(self) -> AppLeaderHooks:
-        """What it wants to be called at when leadership changes."""
+        """The callbacks for leadership."""
 
     async def open(self) -> Store:
-        """Its store, opened on first use."""
+        """The store, opened on first use."""
 
     def queues(self) -> tuple[str, ...]:
-        """Those that its tasks and jobs name."""
+        """The queues that its tasks and jobs name."""
 
     def declared_jobs(self, now: Instant) -> list[Job]:
-        """The jobs that its code declares."""
+        """The jobs that the code declares."""
 
     def forget(self, *names: str) -> None:
-        """Go on without these settings."""
+        """Delete these settings from memory."""
 
 
 def open_store(url: str, settings: Settings, clock: Clock) -> Store:
     """Open the store that a URL names, and bring its schema up to date; a SQLite file is created if it does not exist.
-    What is submitted there is published by the broker, if there is one.
+    If the settings name a broker, submissions are published on it.
 
     Call it on a thread where no event loop runs.
     """
@@ -138,7 +141,7 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
 
 def _observed(store: Store, url: str, clock: Clock) -> Store:
-    """The store with spans of what passes through it; spans and metrics go to a collector."""
+    """The store with spans around its calls. Spans and metrics are exported to a collector."""
     need_packages("otel", url, "otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
     from mainspring.services.metric_families import process_families
     from mainspring.services.telemetry.exporting import MetricsExport, open_provider
@@ -151,7 +154,7 @@ def _observed(store: Store, url: str, clock: Clock) -> Store:
 
 
 def join_traces(settings: Settings) -> Callable[[Mapping[str, str]], AbstractContextManager[None]]:
-    """What a server puts around a request, given its headers, so that its spans belong to the caller's trace."""
+    """A context manager around a request, made from its headers, so that its spans belong to the caller's trace."""
     if settings.otel is None:
         return lambda headers: nullcontext()
     from mainspring.services.telemetry.tracing import within
@@ -160,7 +163,7 @@ def join_traces(settings: Settings) -> Callable[[Mapping[str, str]], AbstractCon
 
 
 def follow_traces(settings: Settings, hooks: list[Callable[[RunContext], Any]]) -> None:
-    """Add a hook, in a pool process, by which functions belong to the trace of their attempt."""
+    """Add a hook to a pool process, so that the spans of functions belong to the trace of their attempt."""
     if settings.otel is not None:
         from mainspring.services.telemetry.pool_spans import follow_traces
 
@@ -182,7 +185,7 @@ def _open_store(url: str, settings: Settings, clock: Clock) -> Store:
 
 
 def _limits(settings: Settings) -> Limits:
-    """The bounds of calls and connections, in the adapter's own terms."""
+    """The settings of calls and connections, as the adapter takes them."""
     from mainspring.stores.postgres.server.database import Limits
     from mainspring.stores.postgres.server.pool import Bounds
 
@@ -204,7 +207,7 @@ def _limits(settings: Settings) -> Limits:
 
 
 def open_broker(settings: Settings, clock: Clock, metrics: Metrics) -> Broker | None:
-    """The broker that the settings name; None without one. Nothing is connected to yet."""
+    """The broker that the settings name; None without one. It connects on first use."""
     if settings.broker is None:
         return None
     broker: Broker = open_adapter("broker", settings.broker, AdapterContext(settings, clock, metrics.count))
@@ -212,7 +215,7 @@ def open_broker(settings: Settings, clock: Clock, metrics: Metrics) -> Broker | 
 
 
 def open_cache(settings: Settings, clock: Clock, metrics: Metrics) -> StatusCache | None:
-    """The status cache that the settings name; None without one. Nothing is connected to yet."""
+    """The status cache that the settings name; None without one. It connects on first use."""
     if settings.cache is None:
         return None
     cache: StatusCache = open_adapter("cache", settings.cache, AdapterContext(settings, clock, metrics.count))
@@ -220,8 +223,8 @@ def open_cache(settings: Settings, clock: Clock, metrics: Metrics) -> StatusCach
 
 
 def open_limiter(settings: Settings, spare: RateLimiter, store: Store, clock: Clock) -> RateLimiter:
-    """Rate limits that all servers share: on the broker's server, if that can count; else, and while it does not
-    answer, `spare`, which is the store."""
+    """The rate limiter that all servers share: the broker's server if there is an adapter for it; otherwise, and while
+    that does not answer, `spare`, which is the store."""
     url = settings.broker or ""
     if find_adapter("limiter", url) is None:
         return spare
@@ -234,7 +237,7 @@ def open_limiter(settings: Settings, spare: RateLimiter, store: Store, clock: Cl
 
 
 class _StoreTime(SystemClock):
-    """The time of the store: servers whose own clocks differ count alike."""
+    """The store's clock, so that servers whose own clocks differ count alike."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -244,7 +247,7 @@ class _StoreTime(SystemClock):
 
 
 def _sqlite_path(url: str) -> str:
-    """The file that a URL names; every other kind of URL is refused with what to write instead."""
+    """The file that a URL names; InvalidInput for any other kind of URL."""
     scheme, separator, rest = url.partition("://")
     if ":memory:" in url:
         problem = "is a database that no other process could see, and that ends with this process"
@@ -261,7 +264,7 @@ def _sqlite_path(url: str) -> str:
 
 
 def _is_postgres(url: str) -> bool:
-    """Whether a URL names a PostgreSQL database; if it does, the driver must be there."""
+    """Whether a URL names a PostgreSQL database; InvalidInput if its driver is not installed."""
     if url.partition("://")[0] not in _POSTGRES:
         return False
     need_packages("store", url, "postgres", ("asyncpg",))
@@ -269,7 +272,7 @@ def _is_postgres(url: str) -> bool:
 
 
 class DatabaseStatus(msgspec.Struct, frozen=True):
-    """What is where a store URL points, without touching it."""
+    """The database that a store URL names, as found without opening or changing it."""
 
     path: str
     """The file, or the URL of the server's database, without its password."""
@@ -294,13 +297,14 @@ def sqlite_file(settings: Settings) -> Path | None:
 
 
 def describe_store(settings: Settings) -> str:
-    """Where the database is, for people: a relative path means another file in every folder."""
+    """Where the database is, for people: with the absolute path, since a relative one depends on the working folder."""
     file, shown = sqlite_file(settings), show_url(settings.store)
     return shown if file is None or str(file) in shown else f"{shown} ({file})"
 
 
 def database_status(settings: Settings) -> DatabaseStatus:
-    """Look at the database of these settings; nothing is created or changed. StoreMismatch if it is not ours."""
+    """Inspect the database of these settings without creating or changing anything. StoreMismatch if it belongs to
+    another program."""
     if _is_postgres(settings.store):
         from mainspring.stores.postgres.server.connection import look_at as look_at_server
 
@@ -331,7 +335,7 @@ def open_memory(clock: Clock) -> Store:
 
 
 def open_lease(settings: Settings, store: Store, clock: Clock) -> Lease:
-    """The lease that the settings name; the store's own without one. Nothing is connected to yet."""
+    """The lease that the settings name; the store's own without one. It connects on first use."""
     if settings.lease is None:
         from mainspring.leases.database import DatabaseLease
 
@@ -353,7 +357,7 @@ def names_alerts(app: App) -> bool:
 
 
 def find_executors(app: App, concurrency: int, settings: Settings | None = None) -> ExecutorRegistry:
-    """The executor of a task of a given name; settings are the app's own unless given."""
+    """The executors of the app's tasks; with its own settings unless others are given."""
     from mainspring.executors.registry import ExecutorRegistry
 
     chosen = msgspec.structs.replace(settings or app.settings, concurrency=concurrency)
@@ -361,7 +365,7 @@ def find_executors(app: App, concurrency: int, settings: Settings | None = None)
 
 
 def describe_host(app: App, settings: Settings) -> list[str]:
-    """What this host can do to confine runs, and what it cannot, in words; nothing where no setting asks for that."""
+    """Which kinds of confinement this host offers and which not, for people; empty if nothing asks for confinement."""
     if not _asks_for_confinement(app, settings):
         return []
     from mainspring.executors.programs.host import look_around
@@ -378,21 +382,21 @@ def _asks_for_confinement(app: App, settings: Settings) -> bool:
 
 
 def protect_process(app: App, *, signs: bool) -> None:
-    """Keep what this process was configured with from the programs that it, or another worker of the same user, runs:
-    take it out of the environment, and the memory of the process out of their sight. One that signs or checks no tokens
-    does not even keep the key."""
+    """Hide the configuration of this process from the programs that it, or another worker of the same user, runs:
+    remove it from the environment, and make the memory of the process unreadable for them. A process that neither signs
+    nor checks tokens does not keep the key at all."""
     from mainspring.executors.launching.kernel import hide_memory
 
     hide_memory()
     if signs:
-        _ = app.settings  # Read before they are gone from the environment, in whatever order others ask for them.
+        _ = app.settings  # Read them before they are removed from the environment.
     else:
         app.forget("secret", "token", "token_keys", "token_algorithm")
     withhold(forget=() if signs else SIGNING)
 
 
 def hear_runs(settings: Settings) -> None:
-    """From now on, what tasks log and print in this process is in the logs of their runs."""
+    """Capture what tasks log and print in this process into the logs of their runs, from now on."""
     from mainspring.executors.captured_output import hear_logging, hear_prints, run_level
 
     hear_logging(run_level(settings))
@@ -400,14 +404,14 @@ def hear_runs(settings: Settings) -> None:
 
 
 def describe_exposure(settings: Settings, *, work: bool) -> list[str]:
-    """What others, or commands, could find out about this process, in words."""
+    """Which secrets of this process other users or commands could read, for people."""
     from mainspring.executors.command import least_level
 
     return find_exposed(settings, FILE, to_commands=work and least_level(settings) == "none")
 
 
 def describe_commands(settings: Settings) -> str:
-    """How commands are isolated here, in words, where that is not what it was asked for; empty otherwise."""
+    """How commands are isolated if no setting says so and the default confines them; empty otherwise."""
     from mainspring.executors.command import least_level
 
     level = least_level(settings)
@@ -424,7 +428,7 @@ def name_process(random: Random, fleet: str | None = None) -> str:
 
 
 def describe_worker(app: App, settings: Settings, name: str) -> WorkerRow:
-    """How this process announces itself."""
+    """The row by which this process registers as a worker."""
     return WorkerRow(
         id=name,
         namespace=settings.namespace,
@@ -501,7 +505,7 @@ def build_runtime(
 def _lifespan(
     *parts: Callable[[], AbstractAsyncContextManager[object]],
 ) -> Callable[[], AbstractAsyncContextManager[object]]:
-    """All of these, entered in this order."""
+    """One context manager that enters all of these in order."""
 
     @asynccontextmanager
     async def alive() -> AsyncIterator[None]:
@@ -540,7 +544,7 @@ def _with_hooks(listener: Listener | None, app: App, task_loop: asyncio.Abstract
 def build_scheduler(
     store: Store, name: str, settings: Settings, clock: Clock, random: Random, broker: Broker | None = None
 ) -> Scheduler:
-    """The loops that schedule, on this process's lease."""
+    """The scheduler of this process, with its lease."""
     from mainspring.services.scheduler.scheduler import Scheduler
 
     lease = open_lease(settings, store, clock)
@@ -559,7 +563,7 @@ def build_worker(
     on_unstoppable: Callable[[], None] | None = None,
     source: BrokerSource | None = None,
 ) -> Worker:
-    """The loops that work, with this process's executors."""
+    """The worker of this process, with its executors."""
     from mainspring.services.worker.worker import Worker, end_process
 
     executors = find_executors(app, settings.concurrency, settings)
@@ -580,7 +584,7 @@ def build_worker(
 
 
 def _traced(executors: ExecutorRegistry, store: Store, settings: Settings) -> Callable[[str], Executor]:
-    """The executors; within spans, if the store makes any."""
+    """The executors, within spans if the store is traced."""
     if settings.otel is None:
         return executors
     from mainspring.services.telemetry.traced_executors import trace_executors

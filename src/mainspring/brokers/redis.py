@@ -1,9 +1,9 @@
 """The broker on Redis: a sorted set for each namespace, queue and region.
 
 `job_queue:{namespace/queue/region}` holds `run:token`, each priority's together, longest due first. Its score is the
-strict rank (`core.priority`), from which the due time can be computed as well, so that a worker may order by age and
-take some priorities only. A worker takes a batch in one script, which moves it to `…:taken`, sorted by when it must be
-acknowledged. What is not acknowledged in time, because its worker died, is put back by the next script that takes.
+strict rank (`core.runs.priority`), from which the due time can be computed as well, so that a worker may order by age
+and take some priorities only. A worker takes a batch in one script, which moves it to `…:taken`, sorted by when it must
+be acknowledged. What is not acknowledged in time, because its worker died, is put back by the next script that takes.
 `…:owners` has the worker that took it, and its rank.
 
 A worker that found nothing is in `…:waiting`. The script that adds gives the best to the worker that has waited

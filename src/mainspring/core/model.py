@@ -52,10 +52,11 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     alert: str | None = None
     """The alert to send if the run fails for good: see `core.runs.alerts`."""
     under_pressure: UnderPressure = "wait"
-    """Whether it runs without waiting for what it follows while there is far too much to do: see `core.degradation`."""
+    """Whether it runs without waiting for what it follows while there is far too much to do: see
+    `core.load.degradation`."""
     said: tuple[str, ...] | None = None
     """Of a run whose submitter knew nothing of its task but the name: the words that were given. A worker fills in the
-    rest from the task's declaration (`core.fitting`). None: all is decided."""
+    rest from the task's declaration (`core.runs.fitting`). None: all is decided."""
     context: dict[str, str] = {}
     """What the submitter's hooks carry to the attempts of the run, such as the id of a trace."""
     unfit_since: Instant | None = None

@@ -30,7 +30,7 @@ class Orders(msgspec.Struct, frozen=True):
     version: int = 1
     """Of the program: each declares a job otherwise than the one before."""
     bug: str | None = None
-    """One of `testing.simulation.planted` or of `testing.chaos.planted`, to see whether it is found."""
+    """One of `testing.simulation.bugs.planted` or of `testing.chaos.inside.planted`, to see whether it is found."""
     gentle: bool = False
     """Whether no work ends its own process: then a process that ends was struck."""
     epoch: int | None = None

@@ -61,8 +61,8 @@ def _by_no_hand(job: JobStory) -> Iterator[Finding]:
 
 
 def fire_times_follow_the_clocks(stories: Stories) -> Iterator[Finding]:
-    """(21) A cron job fires at the instants that its expression names in its zone, as `core.cron` has it, each later
-    than the one before, as long as its definition stays.
+    """(21) A cron job fires at the instants that its expression names in its zone, as `core.schedules.cron` has it,
+    each later than the one before, as long as its definition stays.
 
     Not seen: the same as in (2); and the order of firings by different nodes where it is not known.
     """
