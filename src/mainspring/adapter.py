@@ -58,7 +58,7 @@ def _on_redis(module: str, name: str) -> dict[str, Adapter]:
 
 
 def _tls(scheme: str, adapter: Adapter) -> dict[str, Adapter]:
-    """The same adapter for a scheme with and without TLS."""
+    """The entries of an adapter whose scheme exists with and without TLS."""
     return {scheme: adapter, f"{scheme}s": adapter}
 
 

@@ -109,7 +109,7 @@ class NotFound(MainspringError):
 
 
 class Conflict(MainspringError):
-    """It exists already, changed meanwhile, or is in a state that forbids this."""
+    """The object exists already, has changed meanwhile, or is in a state that forbids the operation."""
 
 
 class VersionConflict(Conflict):
@@ -167,7 +167,7 @@ class ServerError(MainspringError):
 
 
 class ServerUnavailable(ServerError):
-    """It cannot be reached, is too busy, or its store is away: the same call may succeed later."""
+    """The server cannot be reached, is too busy, or has no store: the same call may succeed later."""
 
 
 class ServerMismatch(ServerError):

@@ -388,7 +388,7 @@ class ExecutableTask(Protocol):
 
     @property
     def is_async(self) -> bool:
-        """Whether it is a coroutine function."""
+        """Whether the function is a coroutine function."""
 
     @property
     def defaults(self) -> TaskDefaults:

@@ -99,7 +99,7 @@ class Request(NamedTuple):
         return await self.context.limits.spend(self.caller.subject, cost, rate)
 
     async def spend_definitions(self, cost: int) -> dict[str, str]:
-        """The same for the jobs that the caller creates or declares."""
+        """As `spend`, for the jobs that the caller creates or declares."""
         return await self.context.limits.spend(self.caller.subject, cost, self.context.settings.job_rate, DEFINE)
 
     def named(self, part: str) -> str:

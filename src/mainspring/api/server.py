@@ -73,7 +73,7 @@ class Server:
         if not health_only:
             check_exposure(settings, keys)
         self.is_open = keys is None
-        """Whether it serves all processes of this machine without a token."""
+        """Whether every process of this machine may use the server without a token."""
         self._host, self._port = settings.host, settings.port
         self.context = ApiContext(app, settings, keys, node)
         self.assets = Assets()
@@ -102,7 +102,7 @@ class Server:
 
     @property
     def stopped(self) -> bool:
-        """Whether it has ended."""
+        """Whether the server has stopped."""
         return self._thread is None or not self._thread.is_alive()
 
     async def start(self) -> None:

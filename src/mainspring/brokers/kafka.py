@@ -40,7 +40,7 @@ DEAD_LETTERS: Final = "jobs.dlq"
 TIMEOUT: Final = "1s"
 """How long an answer may take, unless the URL says otherwise: a leader of a partition is elected within that."""
 PARTITIONS: Final = 12
-"""Of a topic that is made here: no more workers than this share it."""
+"""Partitions of a topic that this program creates; at most this many workers share a topic."""
 RECORDS: Final = 100
 """The most that one poll takes, unless the URL says otherwise."""
 SESSION_MS: Final = 6_000
@@ -116,7 +116,7 @@ class KafkaBroker:
         ]
 
     async def lag(self, topics: Sequence[str]) -> dict[TopicPartition, int]:
-        """Of each partition of those of these topics that exist."""
+        """The lag of each partition of these topics; topics that do not exist are left out."""
         publisher = await self._publishers.get()
         _, admin = await publisher.ready()
         async with self._link.explained(), asyncio.timeout(CONNECT_S):

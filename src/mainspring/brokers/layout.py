@@ -51,7 +51,7 @@ class Naming(NamedTuple):
     """What names a kind of server allows."""
 
     template: str
-    """Of names, unless the URL has its own."""
+    """The template of names, unless the URL has its own."""
     separator: str
     """Between the template and the name of a band."""
     longest: int

@@ -64,7 +64,7 @@ class _Topology:
         self._dead_letters = url.options.get("prefix", "") + url.options.get("dead_letters", DEAD_LETTERS)
 
     def arguments(self) -> dict[str, Any]:
-        """Of a queue: only those that say the same may declare it again."""
+        """The arguments of a queue. RabbitMQ refuses to declare an existing queue with other arguments."""
         kind = {"x-queue-type": "quorum"} if self.kind == "quorum" else {"x-max-priority": MAX_PRIORITY}
         return {**kind, "x-dead-letter-exchange": "", "x-dead-letter-routing-key": self._dead_letters}
 
@@ -111,7 +111,7 @@ class _Publisher:
                     )
 
     async def _publish(self, messages: Sequence[tuple[str, bytes, int]]) -> list[tuple[str, bytes, int]]:
-        """Those that came back because no queue is bound for them."""
+        """Publish, and return the messages that came back because no queue is bound for them."""
         new = list(dict.fromkeys(name for name, _, _ in messages if name not in self._declared))
 
         async def publish(channel: AbstractChannel) -> list[tuple[str, bytes, int]]:
@@ -320,7 +320,7 @@ class _RabbitMqSubscription:
             await end([self._running], LEAVE_S)
 
     def _tags(self, deliveries: Sequence[Delivery]) -> set[int]:
-        """Of deliveries that came over this connection."""
+        """The tags of deliveries that came over this connection."""
         tags = set()
         for delivery in deliveries:
             message = delivery.receipt

@@ -30,7 +30,7 @@ PATIENCE = Retry(2, delay="100ms", factor=3.0, cap="20s", jitter=0.5)
 OWNER = "cli"
 """The app that jobs added by commands belong to. No code declares it, so that no sync calls them undeclared."""
 OWNERS = (OWNER, "api")
-"""The same, and the app that jobs added over HTTP belong to."""
+"""The apps of jobs added by a command or over HTTP."""
 
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:

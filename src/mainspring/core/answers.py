@@ -83,7 +83,7 @@ class RunFilter(msgspec.Struct, frozen=True):
     late: Delay | None = None
     """Its last attempt began at least this long after it was due."""
     took: Delay | None = None
-    """It has ended, and its last attempt took at least this long."""
+    """The run has ended, and its last attempt took at least this long."""
 
 
 class Saved(msgspec.Struct, frozen=True):
@@ -95,7 +95,7 @@ class Saved(msgspec.Struct, frozen=True):
     undeclared: tuple[str, ...] = ()
     """Stored by this code earlier, and not touched."""
     resumed: tuple[str, ...] = ()
-    """Those of the declared ones that had been paused because they were not."""
+    """Declared jobs that had been paused because they were not declared."""
 
 
 class Reply(msgspec.Struct, frozen=True):

@@ -52,11 +52,10 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     alert: str | None = None
     """The alert to send if the run fails for good: see `core.runs.alerts`."""
     under_pressure: UnderPressure = "wait"
-    """Whether it runs without waiting for what it follows while there is far too much to do: see
-    `core.load.degradation`."""
+    """Whether, under heavy load, the run starts without waiting for what it follows: see `core.load.degradation`."""
     said: tuple[str, ...] | None = None
-    """Of a run whose submitter knew nothing of its task but the name: the words that were given. A worker fills in the
-    rest from the task's declaration (`core.runs.fitting`). None: all is decided."""
+    """The names of the given options, for a run whose submitter knew only the name of its task. A worker fills in the
+    others from the task's declaration (`core.runs.fitting`). None if all options are decided."""
     context: dict[str, str] = {}
     """What the submitter's hooks carry to the attempts of the run, such as the id of a trace."""
     unfit_since: Instant | None = None
@@ -66,7 +65,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     failover_regions: tuple[str, ...] = ()
     """Where it may move, best first; empty: to any region with a worker that could take it."""
     home_region: str = ""
-    """Of a run that has moved: the region that it stands for in the ledger."""
+    """The region of the ledger's row, for a run that has moved to another."""
     moved_at: Instant | None = None
     moved_because: str = ""
 
@@ -341,7 +340,7 @@ class TaskNotice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     names: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
     rest: bool = False
-    """Whether it takes arguments of any name."""
+    """Whether the task takes arguments of any name."""
     priority: int = 5
     queue: str = DEFAULT
     limit: int | None = None
@@ -357,7 +356,7 @@ class Amendment(msgspec.Struct, frozen=True, gc=False):
     reason: str
     options: str
     delay: Duration = 0
-    """It is due this much later."""
+    """How much later the run is due."""
     priority: int | None = None
     gate: Gate | None = None
     """A limit of its task that it has to obey from now on."""
@@ -384,7 +383,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     version: str = ""
     """The version of the program that it runs; empty for a worker over HTTP."""
     priorities: tuple[int, ...] = PRIORITIES
-    """Of which it takes runs now: not announced, since it changes with what the worker's pools hold."""
+    """The priorities that the worker takes now. Not announced, since it changes with the use of the worker's pools."""
     notices: tuple[TaskNotice, ...] = ()
     """What it knows of its tasks. Only `WorkStore.announced` gives them back."""
     pools: tuple[tuple[int, int], ...] = ()
@@ -457,7 +456,7 @@ class Node(msgspec.Struct, frozen=True):
     """What is wrong with each of its loops; empty for one that is well."""
 
     def is_alive(self, now: Instant) -> bool:
-        """Whether it has missed at most two check-ins."""
+        """Whether the node has missed at most two check-ins."""
         return now < self.checked_in_at + 3 * self.every
 
 

@@ -152,7 +152,7 @@ class KubernetesLease:
         self._count("released")
 
     async def _free(self, name: str, lease: dict[str, Any]) -> bool:
-        """Whether it was done: not where the object is of another version by now."""
+        """Free the lease unless the object has another version by now; returns whether it did."""
         metadata = lease["metadata"]
         if name.startswith(TRANSIENT):
             known = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}

@@ -258,7 +258,7 @@ class _Sweeper:
             return held
 
     def forget(self, held: _Held) -> None:
-        """It is gone."""
+        """Note that the node of a hold has been deleted."""
         with self._changed, suppress(ValueError):
             self._orphans.remove(held)
 

@@ -234,7 +234,7 @@ class Context:
         return self.audit_all(lambda answer: [(action, target, before, after(answer))])
 
     def audit_all(self, rows: Callable[[T], Iterable[tuple[str, str, object, object]]]) -> Audit[T] | None:
-        """The same for several changes at once: action, target, before and after of each."""
+        """As `audit`, for several changes: action, target, before and after of each."""
         if self.actor is None:
             return None
         subject, request_id = self.actor

@@ -32,9 +32,9 @@ class Versions(msgspec.Struct, frozen=True, kw_only=True):
     """Which versions run."""
 
     version: str
-    """Of the server that answers."""
+    """The version of the server that answers."""
     schema: int
-    """Of the database."""
+    """The version of the database's schema."""
     newest_schema: int
     """The newest that the server knows. If it is larger, `mainspring db migrate` is due."""
     processes: list[ProcessVersion]

@@ -319,7 +319,7 @@ class Runs:
         return records.Rerun(len(again), again, refused)
 
     async def _choose(self, run_ids: Collection[str]) -> tuple[Sequence[Run], dict[str, str]]:
-        """Those of the runs that can be run again, and why the others cannot."""
+        """The runs that can be run again, and why the others cannot."""
         runs, refused = list[Run](), dict[str, str]()
         for run_id in dict.fromkeys(run_ids):
             try:

@@ -42,7 +42,7 @@ class Jam(msgspec.Struct, frozen=True):
     late_s: float
     """How late runs start at worst."""
     jobs: list[str]
-    """Those that ask for most, the largest first."""
+    """The jobs that need the most, the largest first."""
 
 
 class Move(msgspec.Struct, frozen=True):

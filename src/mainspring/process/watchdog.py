@@ -67,7 +67,7 @@ class Watchdog:
             self._thread.start()
 
     def forget(self, name: str) -> None:
-        """It is about to end."""
+        """Stop watching a loop that is about to end."""
         self._watched.pop(name, None)
 
     def troubles(self) -> dict[str, str]:

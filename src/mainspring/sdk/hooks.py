@@ -53,7 +53,7 @@ _NOTHING = object()
 
 
 class Hooks:
-    """Those of one app. `Mainspring` has the decorators that add to them."""
+    """The hooks of one app. `Mainspring` has the decorators that add to them."""
 
     def __init__(self) -> None:
         self.on_submit: list[SubmitHook] = []
@@ -133,7 +133,7 @@ class Hooks:
     def acall(
         self, function: Callable[..., Coroutine[Any, Any, T]], arguments: Mapping[str, object]
     ) -> Coroutine[Any, Any, T | None]:
-        """The same for an async function."""
+        """As `call`, for an async function."""
         return function(**arguments) if not self.around else self._acall(function, arguments)
 
     async def _acall(

@@ -22,7 +22,7 @@ def find_task(module: ModuleType, name: str) -> Task[..., Any]:
 
 
 def find_traced_task(module: ModuleType, name: str) -> Task[..., Any]:
-    """The same, for a process of its own: attempts whose run carries a trace belong to it."""
+    """As `find_task`, for a pool process: the spans of its attempts join the trace that their run carries."""
     task = find_task(module, name)
     follow_traces(task.app.settings, task.app.hooks.around)
     return task

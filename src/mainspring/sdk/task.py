@@ -132,7 +132,7 @@ class Task(BoundTask[P, R]):
 
     @property
     def hooks(self) -> Hooks:
-        """Those of its app."""
+        """The hooks of its app."""
         return self.app.hooks
 
     def execute(self, arguments: Mapping[str, object]) -> Any:

@@ -47,7 +47,8 @@ COUNTED = {
 }
 """Counters of `mainspring.process.metrics`: label and meaning."""
 BY_REGION = frozenset({"attempts", "runs_finished"})
-"""Those with the region of the worker besides: one value for each process, so their number is bounded."""
+"""Counters that also have the region of the worker as a label: one value for each process, so their number is
+bounded."""
 SPREADS = {
     "run_seconds": "How long attempts took",
     "run_delay": "From when a run was due until a worker took it",

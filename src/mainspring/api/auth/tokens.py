@@ -329,7 +329,7 @@ _LAST_SECOND = 253_402_300_799
 
 
 class _Claims(msgspec.Struct):
-    """Those that count, of exactly these types."""
+    """The claims of a token that are checked, with their exact types."""
 
     iss: str
     sub: Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_SUBJECT)]

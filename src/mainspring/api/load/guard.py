@@ -54,7 +54,7 @@ class Burden(NamedTuple):
     level: Level = Level()
 
     def after(self, load: Load, limits: Limits, now: Instant) -> Burden:
-        """The same after another measurement."""
+        """The pressure and the level after another measurement."""
         return Burden(load, degradation.judge(self.level, degradation.pressure(load, limits), now))
 
 

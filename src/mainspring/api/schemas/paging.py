@@ -35,7 +35,7 @@ def read_cursor(query: Given) -> str | None:
 
 
 def read_number(query: Given) -> int | None:
-    """The same, where places are numbers."""
+    """The cursor of a list whose positions are numbers."""
     place = read_cursor(query)
     if place is None:
         return None

@@ -150,7 +150,7 @@ def _fields(shape: type[msgspec.Struct]) -> dict[str, Any]:
 
 
 def convert(raw: Mapping[str, Any], shape: type[msgspec.Struct]) -> tuple[Given, Wrong]:
-    """The same for what is decoded already."""
+    """As `decode`, for a body that is decoded already."""
     wrong = nothing_wrong()
     return _walk(dict(raw), shape, "", wrong), wrong
 

@@ -35,7 +35,7 @@ class RequestRecord:
         self.route = UNROUTED
         self.status = 0
         self.is_patient = False
-        """Whether it waits on purpose, so that its duration says nothing about the server."""
+        """Whether the request waits on purpose, so that its duration says nothing about the server."""
         self.field_names: dict[str, str] = {}
         """The caller's names of fields that have another name here, for problem documents."""
 

@@ -17,7 +17,7 @@ from mainspring.sdk.app import Mainspring
 
 ROLES = ("viewer", "submitter", "operator", "admin", "worker")
 LONGEST = 400 * DAY
-"""The same as `api.auth.tokens.LONGEST_LIFE`, which would have to be imported with all that checks tokens."""
+"""Equal to `api.auth.tokens.LONGEST_LIFE`; importing that would load all code that checks tokens."""
 
 
 @click.command(cls=Verb)

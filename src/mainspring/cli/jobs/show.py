@@ -89,7 +89,7 @@ class _Story(NamedTuple):
     job: records.JobStory
     ledger: list[records.Firing]
     states: dict[str, str]
-    """Of the runs in the ledger that have not ended."""
+    """The states of the unfinished runs in the ledger, by run."""
     ahead: Sequence[records.FireTime]
     now: Instant
 

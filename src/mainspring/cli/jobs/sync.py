@@ -58,7 +58,7 @@ async def sync_jobs(scheduler: Scheduler, app: Mainspring, undeclared: Undeclare
 
 
 async def _choose(scheduler: Scheduler, app: Mainspring, names: Sequence[str]) -> list[Job]:
-    """Those of the undeclared jobs that this code may give up."""
+    """The undeclared jobs that this code may give up."""
     now = to_datetime(scheduler.now())
     patience = timedelta(microseconds=app.settings.worker_dead_after)
     workers = [each for each in await scheduler.workers.list() if each.state in ("active", "draining")]

@@ -32,7 +32,7 @@ class Breaker(NamedTuple):
     policy: Policy = Policy()
     state: State = "closed"
     began_at: float = 0.0
-    """Of the window that is counted, or of the pause."""
+    """When the counted window began, or the pause."""
     good: int = 0
     bad: int = 0
     before: tuple[int, int] = (0, 0)

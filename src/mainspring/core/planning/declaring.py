@@ -33,7 +33,7 @@ class Comparison(msgspec.Struct, frozen=True):
     adopted: tuple[Job, ...] = ()
     """As it should be stored: its definition is as declared, but it was not known to be this code's."""
     resumed: tuple[str, ...] = ()
-    """Those that are paused only because they were not declared before."""
+    """Jobs that were paused only because they were not declared."""
     unchanged: tuple[str, ...] = ()
 
     def saved(self) -> Saved:
@@ -72,7 +72,7 @@ def differs(declared: Job, stored: Job | None, now: Instant, calendars: Calendar
 
 
 def is_paused_as_undeclared(job: Job) -> bool:
-    """Whether it is paused only because no code declared it."""
+    """Whether a job is paused only because no code declared it."""
     return job.paused_at is not None and job.paused_why == UNDECLARED
 
 

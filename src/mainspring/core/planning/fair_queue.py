@@ -87,7 +87,7 @@ class FairQueue(Generic[T]):
         return items
 
     def _take(self, group: str) -> T:
-        """Of the group whose turn it is."""
+        """Take the next item of the group whose turn it is."""
         self._held_until.pop(group, None)
         items = self._items[group]
         item = items.popleft()

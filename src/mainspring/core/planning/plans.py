@@ -229,7 +229,7 @@ def may_precede(ahead: Plan) -> bool:
 
 
 def written_at(ahead: Plan, now: Instant) -> Plan:
-    """The same plan, whose runs are accepted now."""
+    """The plan, with runs that are accepted now."""
     replace = msgspec.structs.replace
     firings = [
         replace(firing, runs=tuple([replace(run, created_at=now) for run in firing.runs])) for firing in ahead.firings
@@ -311,7 +311,7 @@ def _judge_instants(
 
 
 def _split_by_age(instants: list[Instant], oldest: Instant) -> tuple[list[Instant], list[Instant]]:
-    """Those before `oldest`, and the rest."""
+    """The instants before `oldest`, and the others."""
     cut = bisect_left(instants, oldest)
     return instants[:cut], instants[cut:]
 
@@ -379,7 +379,7 @@ def _noted(runs: Sequence[NewRun], used: Sequence[tuple[str, Instant]]) -> tuple
 
 
 def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:
-    """The same runs, due earlier: one whose instant was taken is numbered later, but need not wait for that."""
+    """The runs, due earlier by this much: a run whose instant was taken gets a later one, but need not wait for it."""
     return tuple(msgspec.structs.replace(run, due_at=run.due_at - by) for run in runs) if by else tuple(runs)
 
 

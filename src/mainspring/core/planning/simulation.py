@@ -140,7 +140,7 @@ class _World:
         self._took = took
         self._open: defaultdict[str, list[PredictedFiring]] = defaultdict(list)
         self._ends: defaultdict[str, list[Instant]] = defaultdict(list)
-        """Of the runs in each gate, when they leave it."""
+        """When the runs in each gate leave it."""
         for run in unfinished:
             self._open[run.region].append(run)
 

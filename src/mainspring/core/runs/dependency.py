@@ -73,9 +73,9 @@ class Dependants(NamedTuple):
     met: Counter[str]
     """How many dependencies of each run are met."""
     freed: set[str]
-    """Those that wait for nothing else."""
+    """Runs that wait for nothing else."""
     ends: dict[str, Next]
-    """Those that end."""
+    """Runs that end because of it, and how."""
     reasons: dict[str, str]
     """The end that was the last to count for each."""
 

@@ -71,7 +71,7 @@ def subject_of_run(run_id: str) -> str:
 
 
 def subject_of_worker(worker_id: str) -> str:
-    """The same for a worker."""
+    """The key of a worker's status in the cache."""
     return f"worker_status:{worker_id}"
 
 
@@ -108,6 +108,6 @@ def posting_of_run(run: Run, position: int, now: Instant) -> Posting:
 
 
 def posting_of_worker(worker: Worker, state: WorkerState, position: int, now: Instant) -> Posting:
-    """The same of a worker, with the state that it is really in."""
+    """A worker's status as stored, with the state that its heartbeats imply."""
     status = WorkerStatus(worker.id, worker.namespace, state, now)
     return Posting(subject_of_worker(worker.id), position, MOMENT if state == "dead" else WORKER_KEPT, status)

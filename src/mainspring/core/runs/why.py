@@ -85,12 +85,12 @@ class Crowd(NamedTuple):
     dead_after: Duration
 
     def living(self) -> list[Worker]:
-        """Those that were heard of lately and have not said goodbye."""
+        """Workers with a recent heartbeat that have not stopped."""
         oldest = self.now - self.dead_after
         return [each for each in self.workers if each.state in ("active", "draining") and each.heartbeat_at >= oldest]
 
     def lately_dead(self) -> list[Worker]:
-        """Those that fell silent a short while ago without a goodbye. Older ones say nothing of how the fleet is."""
+        """Workers whose heartbeats ended recently without a stop. Older ones say nothing about the fleet of now."""
         oldest = self.now - DEAD_LATELY
         return [each for each in self.workers if self.state_of(each) == "dead" and each.heartbeat_at >= oldest]
 

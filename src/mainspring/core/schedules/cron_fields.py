@@ -85,7 +85,7 @@ class Field(msgspec.Struct, frozen=True):
         ]
 
     def _range(self, part: str) -> range:
-        """The same; ranges that wrap go past `high`."""
+        """The values of a range; those of a range that wraps exceed `high`."""
         match = _RANGE.fullmatch(f"*{part}" if self.kind.bare_steps and _BARE_STEP.fullmatch(part) else part)
         if match is None:
             raise self._unreadable(part)

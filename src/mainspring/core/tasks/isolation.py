@@ -99,7 +99,7 @@ class Isolation:
 
     @property
     def confined(self) -> bool:
-        """Whether it is more than a process."""
+        """Whether the level confines the run beyond a process of its own."""
         return self.level in ("limits", "sandbox")
 
     def __str__(self) -> str:

@@ -32,7 +32,7 @@ CLOSE_S: Final = 2.0
 REQUEST_TIMEOUT_MS: Final = 15_000
 """Longer than a rebalance, during which a request to join is not answered."""
 BATCH_BYTES: Final = 262_144
-"""Of one partition in one request. The library sends one batch of a partition after the other, each a round trip; a
+"""Size of a batch of one partition. The library sends one batch of a partition after the other, each a round trip; a
 server takes 1 MiB unless it is configured otherwise."""
 METADATA_AGE_MS: Final = 10_000
 """How soon a client learns of topics and partitions that were made elsewhere."""

@@ -97,7 +97,7 @@ class Session:
             raise LeaseUnavailable(f"{self._address.shown}: {_explain(error)}") from error
 
     def call_now(self, method: str, *args: Any) -> Any:
-        """The same, blocking, for a thread of the adapter's own."""
+        """As `call`, blocking, for a thread of the adapter."""
         return getattr(self._client, f"{method}_async")(*args).get(timeout=self._timeout_s)
 
     async def watch(self, path: str) -> tuple[Any, asyncio.Event]:

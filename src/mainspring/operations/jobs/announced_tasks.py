@@ -13,7 +13,7 @@ from mainspring.store import Store
 FRESH_S: Final = 30.0
 """How long an announcement is used without asking the store again: options change only with deploys."""
 UNKNOWN_S: Final = 1.0
-"""The same for a task that no worker has announced: its worker may start at any moment."""
+"""As FRESH_S, for a task that no worker has announced: its worker may start at any moment."""
 MOST_REMEMBERED: Final = 10_000
 """A bound, since callers choose the names."""
 

@@ -56,7 +56,7 @@ def moment(instant: Instant) -> datetime:
 
 
 def moment_or_none(instant: Instant | None) -> datetime | None:
-    """The same, of an instant that may be missing."""
+    """As `moment`, for an instant that may be missing."""
     return None if instant is None else EPOCH + timedelta(microseconds=instant)
 
 

@@ -91,12 +91,12 @@ class Signature:
 
     @property
     def required(self) -> tuple[str, ...]:
-        """Those of them that have no default."""
+        """The names of arguments without a default."""
         return tuple(self._required)
 
     @property
     def takes_rest(self) -> bool:
-        """Whether it takes arguments of any name."""
+        """Whether the function takes arguments of any name."""
         return self._rest is not None
 
     def __str__(self) -> str:

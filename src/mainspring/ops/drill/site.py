@@ -144,7 +144,7 @@ def ask(url: str, query: str) -> list[Mapping[str, Any]]:
 
 
 async def fetch(url: str, query: str) -> list[Mapping[str, Any]]:
-    """The same, on this event loop."""
+    """As `ask`, on this event loop."""
     import asyncpg
 
     from mainspring.stores.postgres.server.errors import mapped_errors

@@ -22,7 +22,7 @@ from mainspring.ops.migrate.their_cron import read_their_cron
 
 _MADE_BY = {"DAG", "dag"}
 _PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
-"""Of a datetime, in the order of its arguments."""
+"""The fields of a datetime, in the order of its arguments."""
 _SCHEDULES = ("schedule", "schedule_interval", "timetable")
 _READ = {*_SCHEDULES, "dag_id", "start_date", "end_date", "catchup", "max_active_runs", "tags", "default_args"}
 _IGNORED = {"description", "doc_md", "owner_links", "default_view", "orientation"}
@@ -179,7 +179,7 @@ def _value(node: ast.expr, constants: Words) -> object:
 
 
 def _known(node: ast.expr, constants: Words) -> object:
-    """The same; None where the file does not say it."""
+    """As `_value`, or None where the file does not say it."""
     try:
         return _value(node, constants)
     except _Unknown:

@@ -86,7 +86,7 @@ def _first_difference(ours: Sequence[Instant], theirs: Sequence[Instant]) -> Ins
 
 
 def unique_names(found: Iterable[Found]) -> list[Found]:
-    """The same with different names: the second `backup` becomes `backup-2`."""
+    """The found jobs with unique names: the second `backup` becomes `backup-2`."""
     taken: dict[str, int] = {}
     renamed = []
     for each in found:

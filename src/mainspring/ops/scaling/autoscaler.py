@@ -30,7 +30,7 @@ LOOK_S = 0.2
 
 
 class Scope(NamedTuple):
-    """Whose due runs count as load."""
+    """The due runs that count as load."""
 
     namespace: str
     queues: tuple[str, ...]

@@ -22,7 +22,7 @@ class Ended(NamedTuple):
     pid: int
     code: int
     worked: bool
-    """Whether it was ever listed as a worker."""
+    """Whether the process was ever listed as a worker."""
 
 
 class Members(NamedTuple):

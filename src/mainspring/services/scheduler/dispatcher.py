@@ -26,7 +26,8 @@ GAP_S: Final = 0.01
 AGAIN_S: Final = 1.0
 """How soon to publish again what no worker has claimed."""
 AGAIN_TWICE_S: Final = 15.0
-"""The same where the broker would then have it twice. Workers find what it lost in the store, within a second."""
+"""As AGAIN_S, for a broker that would then hold the message twice. Workers find in the store what it lost, within a
+second."""
 LONGEST_WAIT_S: Final = 0.5
 
 

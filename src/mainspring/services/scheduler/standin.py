@@ -26,7 +26,7 @@ from mainspring.store import LeaseStore
 PATIENCE: Final = 0.3
 """How long a leader waits for an answer, of the time to live: enough of it must be left to ask the store."""
 CANDIDATE_PATIENCE: Final = 0.6
-"""The same for a candidate, which has nothing to lose but time."""
+"""As PATIENCE, for a candidate: it holds no lease whose time runs out."""
 ASK_AGAIN_S: Final = 2.0
 """How often a lease is asked that did not answer twice in a row. One slow answer must not keep a candidate from a lease
 that becomes free meanwhile."""
@@ -72,7 +72,7 @@ class StandIn:
 
     @property
     def times(self) -> LeaseTimes | None:
-        """Those of the lease."""
+        """The times of the lease."""
         return self._lease.times
 
     @property

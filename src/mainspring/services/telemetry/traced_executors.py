@@ -15,7 +15,7 @@ from mainspring.services.telemetry.tracing import Tracing, carried, carry, heade
 
 
 def trace_executors(executor_of: Callable[[str], Executor], tracing: Tracing) -> Callable[[str], Executor]:
-    """The same executors, by task, within spans."""
+    """The executors by task, each within spans."""
 
     @cache  # By task, of which a worker knows a few: this is asked for each attempt.
     def find(task: str) -> Executor:

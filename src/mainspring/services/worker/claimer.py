@@ -65,7 +65,7 @@ class ClaimSource(Protocol):
         """When to claim next, as far as this source does not say so by itself."""
 
     async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
-        """The same for a worker that waits."""
+        """As `Store.look`, for a worker that waits."""
 
 
 class Claimer(Loop):
@@ -75,7 +75,7 @@ class Claimer(Loop):
 
     name = "claimer"
     stands = True
-    """Whether it leaves standing claims with the store."""
+    """Whether this source leaves standing claims with the store."""
 
     def __init__(
         self,
@@ -125,7 +125,7 @@ class Claimer(Loop):
         self.on_drain: Callable[[], None] = lambda: None
         """Called when a look shows that the worker is asked to drain."""
         self._is_new = True
-        """Whether it has never known how long runs take."""
+        """Whether the durations of runs were never known so far."""
         self.breaker: WorkerBreaker | None = None
 
     async def _turn_safely(self) -> float:
@@ -216,7 +216,7 @@ class Claimer(Loop):
 
     @cached_property
     def _rates(self) -> dict[str, Pace]:
-        """Of the tasks that have one."""
+        """The rate limits of the tasks that have one."""
         return {name: notice.rate for name, notice in self._notices.items() if notice.rate is not None}
 
     async def _pace(self, claims: Sequence[Claim], until: float) -> Sequence[Claim]:

@@ -146,8 +146,8 @@ class Worker:
 
     @property
     def needs_hints(self) -> bool:
-        """Whether it needs a hint at each change by other processes. A worker with standing claims does not: the store
-        starts their runs itself."""
+        """Whether the worker needs a hint of each change by other processes. A worker with standing claims does not:
+        the store starts their runs itself."""
         return not self.claimer.stands
 
     @property

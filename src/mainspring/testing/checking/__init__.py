@@ -14,7 +14,7 @@ from mainspring.testing.history import Record
 __all__ = ["INVARIANTS", "Invariant", "Verdict", "Violation", "check"]
 
 MOST_VIOLATIONS = 100
-"""Of each invariant: a bug that breaks one usually breaks it everywhere."""
+"""The most violations that are kept of each invariant: a bug that breaks one usually breaks it everywhere."""
 
 
 def check(

@@ -71,7 +71,7 @@ class EtcdServer(ServerProcess):
         return self._ask("GET", "/health").get("health") == "true"
 
     def leads(self) -> bool:
-        """Whether it is the leader of the cluster."""
+        """Whether this member leads the cluster."""
         status = self._ask("POST", "/v3/maintenance/status")
         return bool(status.get("leader")) and status["leader"] == status["header"]["member_id"]
 

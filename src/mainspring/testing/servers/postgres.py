@@ -67,12 +67,12 @@ class Postgres:
 
     @property
     def url(self) -> str:
-        """Of the database that is made with it."""
+        """The URL of the database that is created with the server."""
         return f"postgresql://{USER}@127.0.0.1:{self.port}/{DATABASE}"
 
     @property
     def pid(self) -> int:
-        """Of the postmaster; 0 while there is none."""
+        """The id of the postmaster; 0 while there is none."""
         return self._process.pid if self._process is not None and self._process.poll() is None else 0
 
     def create(self, database: str, options: str = "") -> str:

@@ -49,7 +49,7 @@ class ServerProcess(ABC):
 
     @abstractmethod
     def answers(self) -> bool:
-        """Whether it works."""
+        """Whether the server answers."""
 
     def environment(self) -> Mapping[str, str] | None:
         """The environment of the process; None: that of this one."""
@@ -57,7 +57,7 @@ class ServerProcess(ABC):
 
     @property
     def runs(self) -> bool:
-        """Whether it was started, and not killed since."""
+        """Whether the server was started, and not killed since."""
         return self._process is not None
 
     def begin(self) -> Self:
@@ -84,7 +84,7 @@ class ServerProcess(ABC):
         return self.begin().wait()
 
     def pause(self) -> None:
-        """It keeps its connections, and answers none of them. Returns once all its threads have stopped."""
+        """Stop all threads of the server; it keeps its connections and answers none of them."""
         self._signal(signal.SIGSTOP)
         if self._process is not None:
             os.waitid(os.P_PID, self._process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)

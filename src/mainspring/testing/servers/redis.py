@@ -20,7 +20,7 @@ def is_installed() -> bool:
 
 
 class RedisServer(ServerProcess):
-    """It writes nothing down unless an option says so: after `kill`, `start` begins empty."""
+    """A Redis server without persistence, unless an option says otherwise: after `kill`, `start` begins empty."""
 
     name = "redis"
 

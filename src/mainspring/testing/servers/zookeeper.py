@@ -78,7 +78,7 @@ class ZooKeeperServer(ServerProcess):
         return "Mode:" in self.ask("srvr")
 
     def leads(self) -> bool:
-        """Whether it is the leader of the ensemble."""
+        """Whether this member leads the ensemble."""
         return "Mode: leader" in self.ask("srvr")
 
     def ask(self, word: str) -> str:

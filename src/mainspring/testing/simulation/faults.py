@@ -41,7 +41,7 @@ EVENTS: Final = (
 )
 """What may happen to a process or to the store."""
 BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
-"""Those of them that happen only where a broker delivers."""
+"""The faults that happen only where a broker delivers."""
 HABITS: Final = (
     *("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code"),
     "forgotten_acks",

@@ -10,8 +10,8 @@ from mainspring.testing.simulation.sometimes import FAULTS, demanded
 
 
 class Report:
-    """Of a batch of results. A batch of enough seeds must have seen all that its profiles have in store: where nothing
-    rare happened, nothing was shown."""
+    """The results of a batch. A batch of enough seeds must have seen everything that its profiles contain: where
+    nothing rare happened, nothing was shown."""
 
     def __init__(self, results: Iterable[Result] = ()) -> None:
         self.seeds = 0

@@ -64,9 +64,9 @@ class Look(NamedTuple):
     rows: Sequence[Record]
     """The best runs that were found, best first, locked."""
     full: bool
-    """Whether it was a full search, from the start of the index."""
+    """Whether the search began at the start of the index."""
     exhausted: bool
-    """Whether it reached the end."""
+    """Whether the search reached the end of the index."""
     began: Instant
     took: Duration
 
@@ -290,7 +290,7 @@ def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[lis
 
 
 async def judge(tx: Transaction, namespace: str, found: Sequence[Record], wanted: int, *, first: bool) -> Judgement:
-    """Those of the found runs, in their order, that may be claimed now."""
+    """The found runs that may be claimed now, in their order."""
     room = await Room.at(tx, namespace, [name for row in found if row["gates"] for name in row["gates"]])
     chosen: list[Record] = []
     alone = False

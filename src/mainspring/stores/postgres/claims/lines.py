@@ -31,7 +31,7 @@ async def lock_lines(tx: Transaction, lines: Collection[Line]) -> None:
 
 
 async def lock_lines_of(tx: Transaction, run_ids: Sequence[str]) -> int:
-    """The same for the lines in which runs stand; how many there are."""
+    """As `lock_lines`, for the lines that these runs are in; returns how many there are."""
     return int(await tx.fetchval(_Q["lock_lines_of"], run_ids))
 
 

@@ -38,7 +38,7 @@ async def backfill(tx: Transaction, job: Job, firings: Sequence[PlannedFiring]) 
 
 
 async def _record(tx: Transaction, runs: Sequence[NewRun]) -> list[NewRun]:
-    """Those whose instant had no row."""
+    """Insert rows of the ledger; returns the runs whose instant had none."""
     if not runs:
         return []
     rows = [

@@ -84,8 +84,8 @@ class Reports:
 
 
 async def load_claimed(tx: Transaction, run_ids: Sequence[str]) -> dict[str, ClaimedRun]:
-    """Those of the runs that are running, locked in order of id. Runs in lines come after the others, because the locks
-    of their lines have to be taken first."""
+    """The runs that are still running, locked in order of id. Runs in lines come last, because the locks of their lines
+    have to be taken first."""
     claimed = _by_id(await tx.fetch(_Q["lock_running"], run_ids))
     rest = [run_id for run_id in run_ids if run_id not in claimed]
     if rest and await lock_lines_of(tx, rest):

@@ -123,7 +123,7 @@ async def _insert_alike(tx: Transaction, runs: Sequence[NewRun]) -> bool:
 
 
 async def _insert(tx: Transaction, runs: Sequence[NewRun | dict[str, object]]) -> dict[str, int]:
-    """Those that were accepted, and their places in the order of acceptance."""
+    """The runs that were accepted, with their positions in the order of acceptance."""
     accepted: dict[str, int] = {}
     for start in range(0, len(runs), _CHUNK):
         text = _encode(runs[start : start + _CHUNK]).decode()

@@ -67,7 +67,7 @@ class Plans:
 
 
 def _due_in_shares(tx: Transaction, namespaces: Sequence[str], until: Instant, limit: int) -> list[Job]:
-    """Of each namespace the earliest, as many as its equal share of the limit."""
+    """The earliest jobs of each namespace, as many as its equal share of the limit."""
     share = max(limit // len(namespaces), 1)
     found = [
         job

@@ -78,7 +78,7 @@ def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 
 
 def move_succeeded(tx: Transaction, rows: Sequence[SucceededRow]) -> None:
-    """The same for runs that succeeded and have no reason or error."""
+    """As `move_to_history`, for runs that succeeded and have neither reason nor error."""
     tx.bulk(_Q["succeed"], rows)
     _forget(tx, rows)
 

@@ -63,7 +63,7 @@ class Reports:
 
 
 def load_claimed(tx: Transaction, run_ids: Sequence[str], *, whole: bool = False) -> dict[str, ClaimedRun]:
-    """Those of the runs that are running; the `whole` of each also where nothing depends on its end."""
+    """The runs that are still running. With `whole`, the whole row of each even if nothing depends on its end."""
     ids = _encode(run_ids).decode()
     return {run.id: run for run in _read_claimed(tx.execute(_Q["running"], (ids, whole)).fetchone()[0])}
 

@@ -200,8 +200,8 @@ class Database:
         return False
 
     def _accept_and_claim(self, query: str, row: Sequence[object], standing: Standing) -> bool:
-        """The same, and give it at once to the worker that has left a claim here. Whether it was given: else nothing
-        was written."""
+        """Accept a run and give it at once to the worker that has left a claim here. False, and nothing is written, if
+        it cannot be given."""
         claim, take = standing
         if not begin_at_once(self._writer):
             return False
@@ -325,8 +325,8 @@ class Database:
         return False
 
     def _enter_to_accept(self, loop: asyncio.AbstractEventLoop) -> bool:
-        """The same for a submission. Where a worker of ours listens, a thread syncs (see `_keep`), so the disk may be
-        slow; and where it stands ready, it waits for the writer."""
+        """As `_enter`, for a submission. If a worker of this process listens, a thread syncs (see `_keep`), so the disk
+        may be slow; if a claim was left here, the caller waits for the writer."""
         return self._enter(loop, syncs=not self._listeners, patience_s=MOMENT_S if self.standing is not None else 0.0)
 
     def _leave(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -405,7 +405,7 @@ class Database:
             self._announce()
 
     def _commit_alone(self, item: WorkItem[Any]) -> None:
-        """The same of one item, in a transaction that has begun."""
+        """Run one item alone in a transaction that has begun, and commit it."""
         transaction = Transaction(self._writer, self.clock.now())
         try:
             if not item.takes_in:

@@ -14,7 +14,7 @@ TURN_S = 0.001
 
 
 class Fairness:
-    """Of all loops that call."""
+    """Which tasks of each calling event loop were served in its present turn, and since when."""
 
     def __init__(self) -> None:
         self._served: dict[asyncio.AbstractEventLoop, tuple[asyncio.Task[None] | None, float]] = {}

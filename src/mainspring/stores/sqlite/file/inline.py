@@ -1,4 +1,4 @@
-"""The same work without threads, each call of it in one step: for simulation in virtual time."""
+"""The database without threads: each call runs in one step on the caller's thread, for simulation in virtual time."""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class WalSync:
             log.critical("%s", self.failure)
 
     def ask(self) -> asyncio.Future[None]:
-        """The same, by the thread that serves."""
+        """As `sync`, on the thread that runs `serve`."""
         return WorkItem(nothing).send(self._asked)
 
     def serve(self) -> None:

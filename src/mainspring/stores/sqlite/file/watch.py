@@ -30,7 +30,7 @@ class Watch:
         return WATCH_S if self._looked_at - self._seen_at < COMPANY_S else LONE_WATCH_S
 
     def is_due(self, *, busy: bool) -> bool:
-        """Whether it is time to look."""
+        """Whether to look for changes of other processes now."""
         return time.monotonic() - self._looked_at >= (BUSY_WATCH_S if busy else self.pause_s)
 
     def look(self) -> bool:

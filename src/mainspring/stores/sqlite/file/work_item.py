@@ -24,12 +24,12 @@ class WorkItem(Generic[T]):
         self.work = work
         self.promised = promised
         self.takes_in = takes_in
-        """Whether it sees to the inbox itself."""
+        """Whether the work takes in the inbox itself."""
         self.answer: T | None = None
         self.error: BaseException | None = None
 
     def result(self) -> T:
-        """Of work that has been done."""
+        """The result of work that has been done."""
         if self.error is not None:
             raise self.error
         return cast(T, self.answer)

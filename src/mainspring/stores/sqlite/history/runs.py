@@ -278,7 +278,8 @@ def _find_special(tx: Transaction, where: RunFilter, values: dict[str, object]) 
 
 
 def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[int] | None:
-    """Those that a filter fits, newest first, by the index that leads to the fewest runs; None if there is none."""
+    """The runs that a filter fits, newest first, by the index that leads to the fewest rows; None if there is no such
+    index."""
     region = None if where.region == DEFAULT else where.region
     given = {"job": where.job, "tag": where.tag, "task": where.task, "region": region}
     sizes = dict(zip(given, tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone(), strict=True))

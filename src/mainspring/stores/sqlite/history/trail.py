@@ -24,7 +24,7 @@ def note(tx: Transaction, changes: Sequence[Change]) -> None:
 
 
 def audited(work: Callable[[Transaction], T], audit: Audit[T] | None) -> Callable[[Transaction], T]:
-    """The same work, whose answer is also noted in the trail, if there is an audit."""
+    """The work, which also adds the rows of `audit` to the trail, if there is one."""
     if audit is None:
         return work
 

@@ -24,7 +24,7 @@ LIMIT = 256
 
 
 def fits(run: NewRun) -> bool:
-    """Whether it can be accepted without looking at anything else in the store."""
+    """Whether a run can be accepted without reading anything else from the store."""
     return not (run.after or run.lines or run.gates or run.idempotency_key)
 
 

@@ -16,7 +16,7 @@ from mainspring.services.worker.worker import EXIT_UNSTOPPABLE
 Role = Literal["up", "worker", "client"]
 _APP: Final = "mainspring.testing.chaos.inside.work"
 _NO_API: Final[dict[Role, tuple[str, ...]]] = {"up": ("--no-api",), "worker": (), "client": ()}
-"""It is not needed, and takes as long to load as all the rest."""
+"""Flags by role. The API is not needed, and takes as long to load as all the rest."""
 START_S: Final = 15.0
 """A process so young may not have got round to listening to signals, on a machine that is busy."""
 STOP_S: Final = 30.0
@@ -66,7 +66,7 @@ class Place:
 
     @property
     def pid(self) -> int:
-        """Of the newest process."""
+        """The id of the newest process."""
         return 0 if self._process is None else self._process.pid
 
     @property

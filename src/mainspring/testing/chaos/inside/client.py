@@ -81,7 +81,7 @@ class Client:
         await self._send(task, options)
 
     async def _repeat(self) -> None:
-        """The same request again: the key must find the first."""
+        """Send the same request again: the key must find the first run."""
         if self._keyed:
             await self._send(*self._random.choice(self._keyed[-5:]))
 

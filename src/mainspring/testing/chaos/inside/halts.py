@@ -30,7 +30,7 @@ class Halts:
         (self._folder / f"halt.{call}.{about}").touch()
 
     def withdraw(self, call: str, about: str = ANY) -> None:
-        """It need not any more."""
+        """Withdraw a halt that has not happened yet."""
         (self._folder / f"halt.{call}.{about}").unlink(missing_ok=True)
 
     def actor_at(self, call: str, about: str = ANY) -> str | None:

@@ -15,7 +15,7 @@ from mainspring.testing.chaos.inside.recording import Recorder
 
 
 class Ledger:
-    """Of one process; on the clock of its recorder."""
+    """The ledger of one process, on the clock of its recorder."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder

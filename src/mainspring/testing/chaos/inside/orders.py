@@ -28,7 +28,7 @@ class Orders(msgspec.Struct, frozen=True):
     actor: str
     seed: int
     version: int = 1
-    """Of the program: each declares a job otherwise than the one before."""
+    """The version of the program: each version declares a job differently."""
     bug: str | None = None
     """One of `testing.simulation.bugs.planted` or of `testing.chaos.inside.planted`, to see whether it is found."""
     gentle: bool = False
@@ -38,7 +38,7 @@ class Orders(msgspec.Struct, frozen=True):
 
     @classmethod
     def received(cls) -> Self:
-        """Those of this process."""
+        """The orders that this process was started with."""
         text = os.environ.get(VARIABLE)
         if text is None:
             raise MainspringError(f"{VARIABLE} is not set: this is started by `python -m mainspring.testing.chaos`")

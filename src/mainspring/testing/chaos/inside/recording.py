@@ -164,7 +164,7 @@ class Recorder(Scribe):
             self._on_answer[name](call, answer)
 
     def _renew(self, call: Call, renewal: Renewal) -> None:
-        """It was prolonged from some instant after it was sent."""
+        """Record that a claim was prolonged from an instant after the renewal was sent."""
         claims: Collection[tuple[str, int]] = renewal.held
         worker: Worker = call.args[0]
         until = call.stamp["sent"] + call.args[2]

@@ -139,7 +139,7 @@ class Client:
         await self._send(*(self._draw() for _ in range(self._random.randint(2, 6))))
 
     async def _repeat(self) -> None:
-        """The same request under a new id: the key must find the first."""
+        """Send the same request under a new id: the key must find the first run."""
         if self._keyed:
             await self._send(msgspec.structs.replace(self._random.choice(self._keyed[-5:]), id=self._ids.new()))
 

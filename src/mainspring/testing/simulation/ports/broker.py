@@ -54,7 +54,7 @@ class Post:
         self.forget()
 
     def forget(self) -> None:
-        """It was restarted, and had kept nothing."""
+        """Restart the broker without what it kept."""
         self._lines: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
         self._taken: dict[tuple[str, int], tuple[float, _Word]] = {}
 
@@ -102,7 +102,7 @@ class Post:
         return [Delivery(word.notice.run_id, word.notice.token, None) for word in words[:limit]]
 
     def settle(self, deliveries: Sequence[Delivery], *, back: bool) -> None:
-        """They were claimed or refused; or go `back` in line."""
+        """Remove messages that were claimed or refused; or put them `back` in line."""
         for delivery in deliveries:
             name = (delivery.run_id, delivery.token)
             _, word = self._taken.pop(name, (0.0, None))
@@ -110,7 +110,7 @@ class Post:
                 self._lines[word.notice.place].setdefault(name, word)
 
     def extend(self, deliveries: Sequence[Delivery]) -> None:
-        """They are still held."""
+        """Prolong messages that are still held."""
 
     def listen(self, worker: Worker, host: Host, tell: Callable[[], None]) -> Callable[[], None]:
         """Tell of arrivals in the worker's lines, until the answer is called or the process has ended."""

@@ -27,7 +27,7 @@ class LyingLease:
 
     @property
     def times(self) -> LeaseTimes | None:
-        """Those of the honest one."""
+        """The times of the wrapped lease."""
         return self._honest.times
 
     @property

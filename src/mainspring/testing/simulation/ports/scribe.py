@@ -250,7 +250,7 @@ def claims_in(name: str, args: Sequence[Any]) -> list[tuple[str, int]]:
 
 
 async def _still_held(store: Store, claims: Sequence[tuple[str, int]]) -> list[tuple[str, int]]:
-    """Those of the claims that are still good, so that giving them back means something."""
+    """The claims that are still valid, so that giving them back has an effect."""
     runs = {run_id: await store.get_run("default", run_id) for run_id, _ in claims}
     return [
         (run_id, token)

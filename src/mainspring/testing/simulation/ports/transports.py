@@ -24,7 +24,7 @@ from mainspring.testing.simulation.ports.broker import Consumer, Post, places_of
 from mainspring.testing.simulation.world.clock import StoreClock
 
 PARTITIONS: Final = 3
-"""Of each place and priority."""
+"""Partitions of each place and priority."""
 LONGEST_COMMIT_S: Final = 4.0
 """A commit takes effect at most this long after the acknowledgement."""
 REBALANCES: Final = 0.01
@@ -169,7 +169,7 @@ class HidingPost(Post):
         super().__init__(clock, weather, ordering, random)
 
     def forget(self) -> None:
-        """It was restarted, and had kept nothing."""
+        """Restart the broker without what it kept."""
         self._messages: dict[int, _Message] = {}
 
     def put(self, notices: Sequence[Notice], *, again: bool = False) -> None:
@@ -220,7 +220,7 @@ class HidingPost(Post):
             message.hidden_until = self._clock.monotonic() + HIDDEN_S
 
     def _held(self, deliveries: Sequence[Delivery]) -> list[tuple[int, _Message]]:
-        """Those that were not delivered again meanwhile."""
+        """The deliveries that were not delivered again meanwhile."""
         found = []
         for delivery in deliveries:
             assert isinstance(delivery.receipt, tuple)

@@ -69,7 +69,7 @@ class Process:
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended; it may be frozen."""
+        """Whether the process has not ended; it may be frozen."""
         return not self._host.dead
 
     def start(self) -> None:

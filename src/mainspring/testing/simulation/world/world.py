@@ -111,7 +111,7 @@ class World:
         return await store.sync_jobs(APP, NAMESPACE, self._sketch.changed(self._declared, version))
 
     def turn(self) -> None:
-        """All of it."""
+        """Play the whole simulation."""
         try:
             with unhurried():
                 self.loop.run_until_complete(self._play())
