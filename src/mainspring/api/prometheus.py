@@ -125,8 +125,8 @@ def _worker_families(namespace: str, crowd: Crowd) -> Iterator[Metric]:
 
 
 def _queue_families(namespace: str, crowd: Crowd, backlog: list[Backlog], now: Instant) -> Iterator[Metric]:
-    """By queue and region: those with most to do, and those that workers serve, up to a bound; the rest is summed
-    up."""
+    """Metrics by queue and region: those with the most due runs, and those that workers serve, up to a bound; the
+    others are summed up."""
     waiting: Tally[tuple[str, str]] = Tally()
     for row in backlog:
         waiting[row.queue, row.region] += row.count

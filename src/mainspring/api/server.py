@@ -89,7 +89,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        """Where it can be reached."""
+        """The address of the server."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"http://{host}:{self._port}"
 

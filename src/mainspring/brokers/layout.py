@@ -78,7 +78,7 @@ class Layout:
             template += naming.separator + "{band}"
         self._template = "{prefix}" + template.replace("{prefix}", "")
         self.known: dict[tuple[Place, int], Destination] = {}
-        """By place and priority."""
+        """The destinations that were computed so far, by place and priority."""
         try:
             sample = self._name(Place("a", "b", "c"), self.bands[0])
         except (KeyError, ValueError, IndexError) as error:
@@ -88,12 +88,12 @@ class Layout:
             raise url.refuse(f"makes names such as {sample!r}", f"names may contain {naming.allowed} only")
 
     def destination(self, notice: Notice) -> Destination:
-        """Where a notice goes."""
+        """The destination of a notice."""
         found = self.known.get((notice.place, notice.priority))
         return found if found is not None else self._learn(notice.place, notice.priority)
 
     def of_worker(self, worker: Worker) -> list[Destination]:
-        """Where a worker's notices come from, the best band first."""
+        """The destinations that a worker consumes, the best band first."""
         places = [Place(worker.namespace, *each) for each in product(worker.queues, worker.regions)]
         return list(dict.fromkeys(self._learn(place, band.first) for band in self.bands for place in places))
 

@@ -355,7 +355,7 @@ class _RabbitMqSubscription:
         self._connected.clear()
 
     async def _consume(self, connection: AbstractConnection) -> None:
-        """Until the connection is lost."""
+        """Consume until the connection is lost."""
         channel = await open_channel(connection, confirms=False)
         control = await open_channel(connection, confirms=False)
         await self._topology.declare(control, [queue.name for queue in self._queues])

@@ -29,7 +29,7 @@ class LazyGroup(click.Group):
         self.entries = entries
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """In the order of the table, which is the order in which people need them."""
+        """The commands in the order of the table, which is the order in which people need them."""
         return list(self.entries)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -54,7 +54,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """From the table alone: help imports nothing."""
+        """Write the list of commands from the table alone, so that help imports none of them."""
         with formatter.section("Commands"):
             formatter.write_dl([(name, _summary(entry)) for name, entry in self.entries.items()])
 

@@ -22,7 +22,7 @@ class Session:
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False
     stdout: TextIO | None = None
-    """Where a stream of JSON goes, if it is not to mix with what others write to stdout."""
+    """The stream for JSON lines, if they must not mix with other output on stdout."""
 
     def keep_stdout(self) -> None:
         """Keep the standard output of this process for JSON, if that was asked for: whatever else is written there, by

@@ -64,7 +64,7 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The address of the server."""
         return self._connection.url
 
     def now(self) -> Instant:

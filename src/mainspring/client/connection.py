@@ -77,7 +77,7 @@ class Request(NamedTuple):
 
 
 class Connection:
-    """To one server, or to any of several that share a store, as one caller."""
+    """The connection of one caller to a server, or to any of several that share a store."""
 
     def __init__(self, url: str, token: str | None, namespace: str | None, timeout_s: float, retry: Retry) -> None:
         self._clock = SystemClock()
@@ -97,7 +97,7 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """Where the servers are."""
+        """The addresses of the servers."""
         return ",".join(server.url for server in self.servers.all)
 
     def now(self) -> Instant:

@@ -46,7 +46,7 @@ _TOKEN = "give a token with --token or MAINSPRING_TOKEN; `mainspring token creat
 
 
 def check_url(text: object) -> str:
-    """Where a server is, without what follows; InvalidInput if that can be no server."""
+    """The address of a server, without a slash at the end; InvalidInput if it is not one."""
     remedy = "write it like http://127.0.0.1:8321 or https://jobs.example.org"
     try:
         parts = urlsplit(text.strip()) if isinstance(text, str) else None

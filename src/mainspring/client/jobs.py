@@ -153,7 +153,7 @@ class Jobs:
         return [await self._act(job, "resume", reason) for job in jobs]
 
     async def _path(self, job: str, *more: str) -> str:
-        """Where a job is. A name that no path can hold is looked up first."""
+        """The path of a job. A name that a path cannot contain is looked up first."""
         if "/" in job or job in (".", ".."):
             found = await self._connection.ask(Request("GET", path_of("jobs"), {"name": job}), _Found)
             if not found.items:

@@ -34,7 +34,7 @@ class Renewal(msgspec.Struct, frozen=True):
 
 
 class Fired(msgspec.Struct, frozen=True):
-    """What one plan came to."""
+    """The store's answer to one plan."""
 
     job_id: str
     applied: bool

@@ -179,6 +179,6 @@ def load_zone(name: str, field: str = "tz") -> ZoneInfo:
 # ZoneInfo itself keeps only the eight zones used last; a ninth would cost 50 µs of file reading at every use.
 @lru_cache(maxsize=1024)
 def _read_zone(name: str) -> ZoneInfo:
-    """From the `tzdata` package, so that every node computes with the same zones, whatever its system has."""
+    """A zone of the `tzdata` package, so that every node computes with the same zones, whatever its system has."""
     with _ZONES.joinpath(*name.split("/")).open("rb") as file:
         return ZoneInfo.from_file(file, key=name)

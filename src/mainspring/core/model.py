@@ -63,7 +63,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     region_failover: Duration | None = None
     """A due run that no worker of its region has taken for this long moves to another: see `core.runs.regions`."""
     failover_regions: tuple[str, ...] = ()
-    """Where it may move, best first; empty: to any region with a worker that could take it."""
+    """The regions to move to, best first; empty for any region with a worker that can take the run."""
     home_region: str = ""
     """The region of the ledger's row, for a run that has moved to another."""
     moved_at: Instant | None = None
@@ -379,7 +379,7 @@ class Worker(msgspec.Struct, frozen=True, kw_only=True):
     started_at: Instant = 0
     heartbeat_at: Instant = 0
     drain_requested_at: Instant | None = None
-    """Since when it is asked to finish what it holds and to end."""
+    """Since when the worker is asked to finish what it holds and to end."""
     version: str = ""
     """The version of the program that it runs; empty for a worker over HTTP."""
     priorities: tuple[int, ...] = PRIORITIES

@@ -26,7 +26,7 @@ _Batch = dict[AttemptContext, _Member]
 
 
 class BatchExecutor:
-    """For one task, whose function takes a list: joins the lists of several runs, and splits the results."""
+    """Executes one task whose function takes a list: joins the lists of several runs, and splits the results."""
 
     def __init__(self, task: ExecutableTask, concurrency: int, threads: Threads) -> None:
         self._task = task

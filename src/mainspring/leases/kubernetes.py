@@ -56,7 +56,7 @@ class _Held(msgspec.Struct):
 
     lease: dict[str, Any]
     duration: int
-    """In whole seconds."""
+    """The lease's duration in whole seconds."""
 
 
 class KubernetesLease:
@@ -281,5 +281,5 @@ def _holder(lease: dict[str, Any]) -> str:
 
 
 def _now() -> str:
-    """For people and for other clients: nothing here is decided by it."""
+    """The present time, for people and other clients: nothing here is decided by it."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

@@ -106,5 +106,5 @@ def mark(hold: Hold) -> str:
 
 
 def in_milliseconds(ttl: Duration) -> int:
-    """As Redis counts; never none."""
+    """A duration in milliseconds, at least one."""
     return max(ttl // MILLISECOND, 1)

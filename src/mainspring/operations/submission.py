@@ -1,4 +1,5 @@
-"""From a task's defaults and the options of a submission to new runs; and the rules for repeating a run that ended."""
+"""Makes new runs from a task's defaults and the options of a submission; and the rules for repeating a run that
+ended."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ def _jams(load: Sequence[Load], due: Mapping[int, Mapping[int, int]], plans: Seq
 def _moves(
     due: Mapping[int, Mapping[int, int]], plans: Sequence[Plan], places: int, begin: Instant, minutes: int
 ) -> list[Move]:
-    """From each minute that is too full, the least important jobs that fit into the nearest later minute with room."""
+    """Moves the least important jobs of each minute that is too full into the nearest later minute with room."""
     room_s = places * 60.0
     free_s = [room_s - _work_s(due.get(minute, {}), plans) for minute in range(minutes)]
     moves = []

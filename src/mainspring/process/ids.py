@@ -1,4 +1,4 @@
-"""Where new ids come from: the clock and a random source, both injected."""
+"""The source of new ids: a clock and a random source, both injected."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from mainspring.core.ids import PAIRS, encode_bits, encode_time
 from mainspring.core.instants import MILLISECOND
 
 _STEP = 0x9E3779B97F
-"""From one id's tail to the next: odd, so that all differ, and large, so that already their beginnings do."""
+"""The step from one id's tail to the next: odd, so that all differ, and large, so that already their beginnings
+differ."""
 _TAILS = 2**40
 
 

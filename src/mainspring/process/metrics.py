@@ -47,7 +47,7 @@ class Metrics:
         self.targets = targets or {}
         self.lock = Lock()
         self.counts: Counter[tuple[str, str]] = Counter()
-        """By name and, where there is one, label."""
+        """Counters by name and label; the label is empty for counters without one."""
         self.region = ""
         """The region of this process's worker: empty without a worker, and `several` where it serves more than one."""
         self.breakers: dict[str, str] = {}

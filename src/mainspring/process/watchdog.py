@@ -32,7 +32,7 @@ class _Watched:
         self.trouble = ""
 
     def ask(self) -> None:
-        """From the watchdog's thread."""
+        """Schedule an answer on the loop; called on the watchdog's thread."""
         self.missed += 1
         try:
             self.loop.call_soon_threadsafe(self._answer)

@@ -106,7 +106,7 @@ class Mainspring:
         self.name = check_name("name", name)
         self.source = source_of(name, _calling_module())
         self.job_origin: Origin = "call"
-        """Where jobs come from that are added, not declared."""
+        """The origin of jobs that are added, not declared."""
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any]] = {}
         self.waiting = Waiting(self.open)

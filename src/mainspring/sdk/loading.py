@@ -1,4 +1,4 @@
-"""From what a command names, `module:app` or `file.py`, to the app."""
+"""Loads the app that a command names as `module:app` or `file.py`."""
 
 from __future__ import annotations
 

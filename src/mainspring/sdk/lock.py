@@ -38,7 +38,7 @@ SHORTEST_TTL = 100 * MILLISECOND
 RENEWALS = 3
 """How often a lock is renewed within its time to live."""
 RETRIES = 20
-"""Where it could not be asked, so often within the time to live it is asked again."""
+"""After a failed renewal, the lock is renewed again this often within its time to live."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.004, 0.05
 """Between looks whether a lock is free; the real pause is random, so that waiting callers do not ask in step."""
 

@@ -116,7 +116,7 @@ class Running:
             await self._app.close()
 
     def _fail(self, why: str) -> None:
-        """From any thread: the block has to end."""
+        """End the block because of a failure. Callable from any thread."""
         if not self.failure and self._loop is not None:
             self.failure = why
             log.critical("app %s cannot go on: %s", self._app.name, why)

@@ -28,7 +28,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 MOST_ROWS = 100_000
-"""More runs than this has no firing: 10,000 completions, in several regions."""
+"""The most runs of a firing: 10,000 completions, in several regions."""
 
 
 class AppRuns(Runs):

@@ -51,7 +51,7 @@ ROLES: Final[dict[Role, frozenset[Permission]]] = {
     "worker": frozenset({"work"}),
 }
 EVERYWHERE: Final = "*"
-"""In a token: every namespace."""
+"""The name that stands for every namespace in a token."""
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -59,9 +59,9 @@ class Caller(msgspec.Struct, frozen=True):
 
     subject: str
     grants: Mapping[str, frozenset[Permission]]
-    """By namespace."""
+    """The permissions of the caller by namespace."""
     roles: Mapping[str, frozenset[str]] = {}
-    """As the token names them, by namespace."""
+    """The roles of the caller by namespace, as the token names them."""
     token_id: str = ""
     issued_at: int = 0
     expires_at: int | None = None

@@ -281,7 +281,7 @@ class KeyWatch:
         self._looked_at = self._good_at = monotonic()
 
     def verifier(self) -> Verifier:
-        """For one token. Problem if the keys could not be read for too long."""
+        """The verifier of one token. Problem if the keys could not be read for too long."""
         now = self._monotonic()
         if self._path is not None and now - self._looked_at >= LOOK_S:
             self._looked_at = now

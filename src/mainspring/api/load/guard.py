@@ -69,7 +69,7 @@ class Guard:
         self.limits = Limits(settings.most_pool_wait, settings.most_waiting, settings.most_late)
         self.shared = Burden()
         self.tenants: dict[str, Burden] = {}
-        """By namespace, for those that are, or may soon be, under pressure."""
+        """The burden of namespaces that are, or may soon be, under pressure."""
         policy = breaker_policy(settings)
         self.breaker = Breaker(policy)
         self.dependencies = Breaker(policy)

@@ -51,7 +51,7 @@ class Limits:
         self._taking: dict[str, asyncio.Lock] = {}
         self._queried: dict[str, Instant] = {}
         self.refused: Counter[str] = Counter()
-        """By operation."""
+        """Refusals by operation."""
 
     async def spend(self, subject: str, cost: int, rate: int, operation: Operation = SUBMIT) -> dict[str, str]:
         """Take an amount from a subject's budget; returns the headers that show the rest. Problem if it is used up."""

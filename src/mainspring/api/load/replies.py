@@ -21,7 +21,7 @@ KEEP: Duration = DAY
 
 
 def fresh_stamp() -> Stamp:
-    """For a request without a key."""
+    """The stamp of a request without an idempotency key."""
     return Stamp(None, "", 0)
 
 

@@ -33,7 +33,7 @@ class Waking:
         self._wake()
 
     def end(self) -> None:
-        """From any thread: release all waiters, since the server is about to stop."""
+        """Release all waiters, since the server is about to stop. Callable from any thread."""
         self.closing = True
         if self._loop is not None:
             with suppress(RuntimeError):
@@ -56,7 +56,7 @@ class Waking:
                 closer.set_result(None)
 
     async def until_closing(self) -> None:
-        """Until the server is about to stop."""
+        """Wait until the server is about to stop."""
         while not self.closing:
             waiter = asyncio.get_running_loop().create_future()
             self._closers.add(waiter)
@@ -66,7 +66,7 @@ class Waking:
                 self._closers.discard(waiter)
 
     async def wait(self, seconds: float) -> None:
-        """Until something may have changed, or the time is over."""
+        """Wait until something may have changed, or the time is over."""
         if seconds <= 0 or self.closing:
             await asyncio.sleep(0)
             return

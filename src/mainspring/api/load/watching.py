@@ -31,7 +31,7 @@ MOST_KEPT: Final = 500
 itself."""
 
 Look = Callable[[Sequence[K]], Awaitable[tuple[Iterable[K], float]]]
-"""For which of the keys there is news, and after how long to look again at the latest."""
+"""Returns the keys with news, and after how long to look again at the latest."""
 
 
 class Shared(Generic[K]):
@@ -47,7 +47,7 @@ class Shared(Generic[K]):
         self._task: asyncio.Task[None] | None = None
 
     async def wait(self, key: K, seconds: float) -> None:
-        """Until there may be news, or the server stops, or the time is over."""
+        """Wait until there may be news, the server stops, or the time is over."""
         if seconds <= 0 or self._waking.closing:
             return
         loop = asyncio.get_running_loop()
@@ -115,7 +115,7 @@ class Tail:
         self._store = store
         self._kept: deque[EventBatch] = deque(maxlen=MOST_KEPT)
         self._from: int | None = None
-        """From which position on everything is kept; None while there is no reader."""
+        """The position from which on all events are kept; None while there is no reader."""
         self._next = 0
         self._waiters: set[asyncio.Future[None]] = set()
         self._task: asyncio.Task[None] | None = None

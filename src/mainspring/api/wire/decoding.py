@@ -145,7 +145,8 @@ def given_of(struct: msgspec.Struct) -> Given:
 
 @cache
 def _fields(shape: type[msgspec.Struct]) -> dict[str, Any]:
-    """By name. Remembered, since finding them out resolves annotations: too slow for each item of a large body."""
+    """The fields of a type by name. Cached, since finding them resolves annotations, which is too slow for each item of
+    a large body."""
     return {field.encode_name: field for field in msgspec.structs.fields(shape)}
 
 

@@ -133,7 +133,7 @@ def _pace(report: Report, real_s: float) -> float:
 
 
 def _view(report: Report, real_s: float) -> dict[str, object]:
-    """For programs."""
+    """The result as JSON."""
     from mainspring.testing.simulation import command_of
 
     return {
@@ -156,7 +156,7 @@ def _view(report: Report, real_s: float) -> dict[str, object]:
 
 
 def _draw(screen: Screen, report: Report, real_s: float) -> None:
-    """For people."""
+    """Print the result for people."""
     from mainspring.testing.simulation import command_of
 
     for result in report.failed:

@@ -36,7 +36,7 @@ class Ahead(NamedTuple):
 
 
 def draw_fire_times(screen: Screen, times: Sequence[records.FireTime], now: Instant) -> None:
-    """For people: in the job's zone, from now, in UTC, and what the clocks do."""
+    """Print fire times for people: in the job's zone, from now, in UTC, and changes of the clocks."""
     noted = any(time.note for time in times)
     columns = [f"FIRES ({times[0].zone})", "FROM NOW", "UTC", *(["CLOCKS"] if noted else [])]
     rows = [_row(time, now)[: len(columns)] for time in times]

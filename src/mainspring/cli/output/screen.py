@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PIPED_WIDTH = 160
-"""Where no terminal says how wide it is: wide enough that little is cut."""
+"""The width without a terminal: wide enough that little is cut."""
 _GAP = 2
 _NARROWEST = 8
 FEW = 20

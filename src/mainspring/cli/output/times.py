@@ -12,7 +12,7 @@ When = Instant | datetime
 
 
 def instant_of(when: When) -> Instant:
-    """As it is stored."""
+    """The instant of a datetime or of an instant."""
     return from_datetime(when) if isinstance(when, datetime) else when
 
 

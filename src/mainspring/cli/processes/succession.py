@@ -24,7 +24,7 @@ log = logging.getLogger("mainspring")
 class _Handover(msgspec.Struct):
     unfinished: UnfinishedWork
     stop_at: float | None
-    """On the monotonic clock, which continues across exec."""
+    """When to stop, on the monotonic clock, which continues across exec."""
 
 
 class Succession:

@@ -74,7 +74,7 @@ def note(breaker: Breaker, now: float, *, well: bool, before: int = 0) -> Breake
 
 
 def retry_in(breaker: Breaker, now: float) -> float:
-    """In how many seconds to try again."""
+    """In how many seconds a call is let through again."""
     return max(breaker.began_at + breaker.pause_s - now, 0.0) if breaker.state == "open" else 0.0
 
 

@@ -54,7 +54,7 @@ class Level(NamedTuple):
 
     @property
     def name(self) -> str:
-        """For people."""
+        """The name of the level for people."""
         return NAMES[self.number]
 
 

@@ -45,7 +45,7 @@ class Allowance(msgspec.Struct, frozen=True):
     left: int
     """How much more may be asked for now."""
     wait: Duration = 0
-    """In how long the same may be asked for again, if it was refused."""
+    """After a refusal, how long to wait before the same spending can succeed."""
 
 
 def allow(paid_at: Instant, now: Instant, cost: int, pace: Pace) -> Allowance:

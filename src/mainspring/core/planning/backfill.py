@@ -20,11 +20,11 @@ from mainspring.errors import Conflict, InvalidInput
 
 
 class Backfill(msgspec.Struct, frozen=True):
-    """What an interval comes to."""
+    """The planned firings of an interval."""
 
     firings: tuple[PlannedFiring, ...]
     following: Instant | None
-    """Where the interval goes on, if it has more instants than were asked for."""
+    """The first instant that is not included, if the interval has more than `limit`."""
 
 
 def check_interval(job: Job, since: Instant, until: Instant, now: Instant, remembered: Duration) -> None:

@@ -31,7 +31,8 @@ class Comparison(msgspec.Struct, frozen=True):
     revisions: tuple[tuple[Job, Revision], ...] = ()
     """The stored job, and what becomes of it."""
     adopted: tuple[Job, ...] = ()
-    """As it should be stored: its definition is as declared, but it was not known to be this code's."""
+    """Jobs to be stored with this origin: their definition is as declared, but this code was not known to declare
+    them."""
     resumed: tuple[str, ...] = ()
     """Jobs that were paused only because they were not declared."""
     unchanged: tuple[str, ...] = ()

@@ -53,7 +53,7 @@ class FairQueue(Generic[T]):
         return None
 
     def charge(self, group: str, cost: int) -> None:
-        """Note what an item of a group came to."""
+        """Charge a group for an item."""
         self._credit[group] = self._credit.get(group, 0) - cost
         if len(self._credit) > MOST_DEBTS + len(self._items):
             self._credit = {name: credit for name, credit in self._credit.items() if name in self._items}

@@ -450,7 +450,7 @@ NO_WORKER: Final = "no worker knows this task"
 KNOWN_FOR: Final[Duration] = HOUR
 """A task that a worker knew within this time is not unknown: its workers may be being replaced, or be down."""
 LIVE_FOR: Final[Duration] = MINUTE
-"""Where no worker at all was heard of within this time, all are down, and nothing can be said of tasks."""
+"""If no worker had a heartbeat within this time, all are down, and nothing follows for tasks."""
 
 
 def skip_unknown(plan: Plan) -> Plan:

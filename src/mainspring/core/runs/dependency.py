@@ -134,7 +134,7 @@ def used_firings(names: Sequence[str], edges: Sequence[Edge]) -> list[tuple[str,
 
 
 def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
-    """The outcome of a firing whose runs (one per region and index) came to these."""
+    """The outcome of a firing, from the outcomes of its runs (one per region and index)."""
     for outcome in ("fired", "failed", "cancelled", "missed", "skipped"):
         if outcome in outcomes:
             return outcome

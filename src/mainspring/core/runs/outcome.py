@@ -199,7 +199,7 @@ def after_failure(
 
 
 def _about(delay: Duration) -> str:
-    """For people: without the microseconds that jitter leaves."""
+    """A duration for people, without the microseconds that jitter adds."""
     for unit in (SECOND, 100 * MILLISECOND, MILLISECOND):
         if delay >= 10 * unit:
             return format_duration(round(delay / unit) * unit)

@@ -12,7 +12,7 @@ from mainspring.core.instants import Duration, Instant, format_duration
 from mainspring.core.model import KeptOptions, Worker
 
 HOME_KEY = '"home_region":'
-"""As it stands in stored options: SQL looks for this text before it reads JSON."""
+"""The key as stored options contain it: SQL searches for this text before it parses JSON."""
 MOST_PAGES = 20
 """How many pages of runs that may leave their region one pass looks at: those that can go nowhere are passed over."""
 _options = msgspec.json.Decoder(KeptOptions)
@@ -31,7 +31,7 @@ class WaitingRun(NamedTuple):
 
 
 class Move(NamedTuple):
-    """Where a run goes, with its options from then on, and why."""
+    """A run's move to another region: its options from then on, and the reason."""
 
     run_id: str
     origin: str
@@ -94,7 +94,7 @@ class RegionHealth(NamedTuple):
     depth: int
     """Due runs that no worker has taken."""
     lateness: Duration
-    """For how long the oldest of them has been due."""
+    """How long the oldest due run has been due."""
 
 
 def region_health(workers: Iterable[Worker], backlog: Iterable[Backlog], now: Instant) -> list[RegionHealth]:

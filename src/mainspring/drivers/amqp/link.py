@@ -34,7 +34,7 @@ logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
 class AmqpLink:
-    """Opens connections, and raises what goes wrong as `unavailable`, in words that name the server."""
+    """Opens connections. Errors are raised as `unavailable`, and name the server."""
 
     def __init__(self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable]) -> None:
         self.url = read_server_url(url, field, port=5671 if url.startswith("amqps") else 5672, options=options)

@@ -30,7 +30,7 @@ _GONE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
 class SqsLink:
-    """How clients connect; errors are raised as `unavailable`, in words that name the server."""
+    """Makes clients. Errors are raised as `unavailable`, and name the server."""
 
     def __init__(
         self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable], timeout: str

@@ -49,7 +49,7 @@ logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
 class KafkaLink:
-    """How clients connect; errors are raised as `unavailable`, in words that name the cluster."""
+    """Makes clients. Errors are raised as `unavailable`, and name the cluster."""
 
     def __init__(
         self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable], timeout: str

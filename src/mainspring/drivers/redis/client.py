@@ -110,7 +110,7 @@ def _read_path(url: ServerUrl, kind: str) -> tuple[str, int]:
 
 
 class RedisLink:
-    """Commands and scripts on one Redis. What fails is raised as `unavailable`, in words that name the server."""
+    """Commands and scripts on one Redis. Errors are raised as `unavailable`, and name the server."""
 
     def __init__(self, place: Place, unavailable: type[MainspringError]) -> None:
         self.place = place

@@ -77,7 +77,7 @@ def _spawn(order: Launch, files: Sequence[int]) -> int:
 
 
 def _places(name: str, env: Mapping[str, str]) -> Sequence[str]:
-    """Where to look for a program: in its search path, unless its name is a path."""
+    """The folders in which to look for a program: the search path, unless its name is a path."""
     if "/" in name:
         return [name]
     paths = [os.path.join(folder, name) for folder in env.get("PATH", os.defpath).split(os.pathsep)]

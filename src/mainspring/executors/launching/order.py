@@ -41,7 +41,7 @@ class Launch(TypedDict, total=False):
     shown: list[str]
     """Folders within temporary folders that the program sees nevertheless."""
     rlimits: dict[str, int]
-    """By name of the constant, as in `RLIMIT_CPU`."""
+    """Limits by the name of the constant, such as `RLIMIT_CPU`."""
     caps: Caps
     cgroups: dict[str, str]
     """The folders, by controller, in which to create a control group for the program."""

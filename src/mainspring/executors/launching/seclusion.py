@@ -15,9 +15,9 @@ from mainspring.executors.launching.kernel import leave_mounts, mount_again, mou
 from mainspring.executors.launching.order import Identity
 
 TEMPORARY = ("/tmp", "/var/tmp", "/dev/shm")
-"""Where every user may write. Runs get private folders instead."""
+"""Folders in which every user may write. Runs get private ones instead."""
 _OPEN = "/run/lock"
-"""Where every user may write, too, on most hosts."""
+"""Another folder in which every user may write, on most hosts."""
 _LOCKS = "mainspring-users"
 _MOST_SWEPT = 100_000
 """The most entries of a temporary folder that a sweep looks at, so that it ends."""

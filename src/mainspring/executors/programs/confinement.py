@@ -192,7 +192,7 @@ def environment(isolation: Isolation | None, host: Host | None, named: Mapping[s
 
 
 def describe_ending(ending: Ending, isolation: Isolation | None, within: str = "") -> str:
-    """How a program ended, in words, followed by `within`; names the limit that it met."""
+    """How a program ended, for people, followed by `within`; names the limit that it met."""
     code = ending.code
     if ending.wrapped and 128 < code <= 128 + max(signal.Signals):
         code = 128 - code  # Bubblewrap's code for a signal.

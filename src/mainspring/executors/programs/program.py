@@ -353,5 +353,5 @@ async def _accompany(program: Program, attempt: AttemptContext, readers: Sequenc
 
 
 def describe_end(code: int) -> str:
-    """An exit code in words."""
+    """An exit code, for people."""
     return f"was killed by {signal.Signals(-code).name}" if code < 0 else f"exited with code {code}"

@@ -207,7 +207,7 @@ class Jobs:
     async def _forecast(
         self, job: Job, calendars: Mapping[str, Calendar], count: int, zone: str | None
     ) -> Sequence[records.FireTime]:
-        """In a thread: with calendars that allow little, a search takes long."""
+        """Compute fire times in a thread: with calendars that allow little, a search takes long."""
         store, deadline = await self._context.open(), time.monotonic() + SEARCH_S
         return await asyncio.to_thread(
             forecast, job, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
@@ -484,7 +484,7 @@ def _fitting(
 
 
 def _place(job: Job, sort: Sort) -> str:
-    """Where a job is in an order."""
+    """The position of a job in an order."""
     if sort == "name":
         return job.name
     return f"{job.next_fire_at if sort == 'next' else job.last_fire_at} {job.id}"

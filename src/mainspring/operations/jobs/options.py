@@ -148,11 +148,11 @@ class Kind(NamedTuple):
     """What the values of an option are."""
 
     read: Callable[[str, Any], object]
-    """From what an author writes in Python to what is stored. InvalidInput if it is wrong."""
+    """Converts what an author writes in Python to what is stored. InvalidInput if it is wrong."""
     json: Any = None
     """The type of the field in a JSON body; None: the option exists in Python only."""
     write: Callable[[Any], Any] = lambda value: list(value) if isinstance(value, tuple) else value
-    """From what is stored to what a JSON body says."""
+    """Converts what is stored to JSON."""
     metavar: str = ""
     """What commands call a value."""
     words: tuple[str, ...] = ()
@@ -278,7 +278,7 @@ class Option(NamedTuple):
     name: str
     kind: Kind
     applies: tuple[str, ...]
-    """To tasks, runs or jobs."""
+    """What the option applies to: tasks, runs, jobs."""
     doc: str
     """What it does, in a sentence: for the help of commands and the reference."""
     flag: str | None = ""

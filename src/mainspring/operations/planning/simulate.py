@@ -41,7 +41,7 @@ class History(NamedTuple):
     source: Literal["given", "history", "unknown"]
     usual: Duration
     known: Sequence[tuple[Instant, Duration]] = ()
-    """In order of their instants."""
+    """Instants of earlier runs and how long they took, in order."""
     unfinished: Sequence[PredictedFiring] = ()
     """Runs that had started when the span began, and ended in it."""
 

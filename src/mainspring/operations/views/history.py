@@ -167,7 +167,7 @@ def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant)
 
 
 async def _read(store: Store, position: int, at_once: int = BATCHES) -> AsyncIterator[tuple[int, Event]]:
-    """Public events from a position on, until there are no more: so many transactions at once."""
+    """Public events from a position on, until there are no more, in batches of transactions."""
     while batches := await store.events_since(position, at_once):
         for batch in batches:
             for offset, event in enumerate(batch.events):

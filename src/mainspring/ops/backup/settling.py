@@ -29,7 +29,8 @@ from mainspring.ops.backup.manifest import Manifest
 from mainspring.store import Store
 
 EPOCH_STEP = 1_000_000_000
-"""More terms, claims of one run or events than a store comes to between a backup and its loss."""
+"""By how much terms, tokens and positions are raised after a restore: more than a store uses between a backup and its
+loss."""
 BATCH = 500
 
 

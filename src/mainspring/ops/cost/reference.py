@@ -46,7 +46,7 @@ STATED_TARGET = Decimal(2_079_000)
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """A published figure beside what it comes to."""
+    """A published figure beside the computed one."""
 
     what: str
     stated: Decimal

@@ -28,7 +28,7 @@ class Panel(NamedTuple):
     unit: Unit = "short"
     kind: Literal["timeseries", "stat"] = "timeseries"
     limits: Sequence[tuple[float, str]] = ()
-    """From which value on which colour; the lowest first."""
+    """The colour from each value on; the lowest first."""
 
 
 class Board(NamedTuple):

@@ -46,7 +46,7 @@ class Report(msgspec.Struct, kw_only=True):
     standby: str
     lines: list[Line]
     recovery_s: float | None = None
-    """From the failure until work was accepted again; None if it never was."""
+    """Seconds from the failure until work was accepted again; None if it never was."""
     lost_s: float | None = None
     """How old the oldest accepted work was that is lost; 0 if none is, None if that is not known."""
     lost: int = 0

@@ -47,7 +47,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     on_call: str | None = None
     """The engineer who was notified."""
     prometheus: str | None = None
-    """Where to look for the alerts."""
+    """The Prometheus server that evaluates the alerts."""
     broker: str | None = None
 
 

@@ -123,7 +123,7 @@ class LocalSite:
         self._databases[0].kill()
 
     def promote(self) -> None:
-        """As an operator does."""
+        """Promote the standby as an operator does."""
         self._databases[1].promote()
 
     def redirect(self) -> str:

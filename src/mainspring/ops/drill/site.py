@@ -59,7 +59,7 @@ class Site(Protocol):
         """Make the standby the server to write to."""
 
     def redirect(self) -> str:
-        """Send clients to the standby; how, in words."""
+        """Send clients to the standby; returns how, for people."""
 
     def restore(self) -> None:
         """Start what failed again, as the standby of what is primary now."""
@@ -81,26 +81,26 @@ class CommandSite:
         self.failing_args: Mapping[str, Any] = {"argv": ["false"]}
 
     def fail(self) -> None:
-        """By command; otherwise the operator stops it."""
+        """Stop the primary by command; without one, the operator stops it."""
         if not self._command("fail"):
             wait_until(lambda: not answers(self.primary), "the primary is stopped")
 
     def promote(self) -> None:
-        """By command; otherwise by SQL."""
+        """Promote the standby by command; without one, by SQL."""
         if not self._command("promote"):
             ask(self.standby, f"SELECT pg_promote(true, {PROMOTE_S})")
 
     def redirect(self) -> str:
-        """By command; otherwise clients find the primary by their URL."""
+        """Redirect clients by command; without one, they find the primary by their URL."""
         return "by the given command" if self._command("redirect") else "clients try every host of their URL"
 
     def restore(self) -> None:
-        """By command; otherwise the operator does it."""
+        """Rebuild the old primary by command; without one, the operator does it."""
         self._command("restore")
         wait_until(lambda: is_following(self.primary), "the first primary follows the new one")
 
     def fail_back(self) -> None:
-        """By command; otherwise the operator does it."""
+        """Fail back by command; without one, the operator does it."""
         self._command("fail_back")
         wait_until(lambda: answers(self.primary) and not is_following(self.primary), "the first primary is promoted")
 

@@ -68,7 +68,7 @@ class Memory(msgspec.Struct):
     at: Instant
     counts: Counts
     states: dict[str, str]
-    """By run, of a random sample."""
+    """States of a random sample of runs."""
     jobs: list[str]
     long_run: str
     due_later: str

@@ -30,7 +30,7 @@ def write_schedule(trigger: Trigger) -> tuple[str, str | None, list[str]]:
 
 
 def _write_period(period: Duration) -> str:
-    """As Go writes durations: without days, and here without fractions."""
+    """A duration as Go writes it: without days, and here without fractions."""
     if period % SECOND:
         problem = "has a fraction of a second, which a CronJob cannot have"
         raise InvalidInput("every", format_duration(period), problem, "choose whole seconds")

@@ -216,7 +216,7 @@ def _read_weekdays(text: str) -> str:
 
 
 def _fires(trigger: Any, after: Instant) -> Iterator[Instant]:
-    """By APScheduler: the next after each, from an instant on."""
+    """The fire times that APScheduler computes, each from the one before."""
     zone = getattr(trigger, "timezone", None) or load_zone("UTC")
     # It answers with the present itself where that matches.
     moment: datetime | None = to_datetime(after + 1).astimezone(zone)

@@ -101,7 +101,8 @@ def _read_crontab(schedule: Any, zone: str) -> CronTrigger:
 
 
 def _fires(schedule: Any, after: Instant) -> Iterator[Instant]:
-    """By Celery: from each instant, the time that it says remains. Where it stops moving, so does beat."""
+    """The fire times that Celery computes: from each instant, the time that it says remains. Where it stops moving, so
+    does beat."""
     schedule, app = copy(schedule), schedule.app
     schedule.app = app  # A copy of a schedule forgets it.
     zone = load_zone(str(schedule.tz))

@@ -26,10 +26,10 @@ class Found(msgspec.Struct, frozen=True):
     """One schedule of the other system."""
 
     source: str
-    """Where it stands: a line of a file, a key, an id."""
+    """Where the definition was found: a line of a file, a key, an id."""
     name: str
     job: Job | None
-    """Without id and owner; None if no job can do what it does."""
+    """The job, without id and owner; None if no job can do what it does."""
     why_not: str = ""
     lost: tuple[str, ...] = ()
     """What the job does not say of the schedule."""

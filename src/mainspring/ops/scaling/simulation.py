@@ -32,7 +32,7 @@ class Day(NamedTuple):
     run_time: Duration = 2 * SECOND
     concurrency: int = 10
     start_time: Duration = 10 * SECOND
-    """From the decision to start a worker until it takes runs."""
+    """Time from the decision to start a worker until it takes runs."""
 
 
 class Sample(NamedTuple):

@@ -129,7 +129,7 @@ class StandIn:
                 await within(self._clock, self._ttl / SECOND * PATIENCE, self._lease.release(own))
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
-        """Where the store's lease stands in, the other says nothing of it."""
+        """The watched lease does not report on the store's lease, so nothing is called while that stands in."""
         return _nothing if self._stands_in else self._lease.on_lost(hold, callback)
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:

@@ -62,7 +62,7 @@ class ClaimSource(Protocol):
         """Claim due runs."""
 
     async def next_due(self, worker: Worker) -> Instant | None:
-        """When to claim next, as far as this source does not say so by itself."""
+        """When to claim next, unless this source wakes the claimer itself."""
 
     async def look(self, worker: Worker, *, idle: bool = False, fresh: bool = True) -> Outlook:
         """As `Store.look`, for a worker that waits."""

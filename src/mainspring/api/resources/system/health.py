@@ -134,9 +134,9 @@ class Vitals:
         self._check: asyncio.Task[dict[str, str]] | None = None
         self._reads: dict[str, asyncio.Task[None]] = {}
         self._last: dict[str, tuple[float, Sequence[Metric]]] = {}
-        """By namespace: when the metrics were read, and the metrics."""
+        """When the metrics of a namespace were read, and the metrics."""
         self._counts: dict[str, tuple[float, float, Any]] = {}
-        """By subject of the count: when it was counted, how long that took, and the result."""
+        """When a subject was counted, how long that took, and the result."""
 
     async def check_store(self, request: Request) -> dict[str, str]:
         """Whether the store answers, and has the schema that this program needs."""
