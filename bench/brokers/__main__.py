@@ -11,21 +11,23 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.brokers.carrying import carry_by_adapter, carry_by_client
+from bench.brokers.carrying import carry_by_adapter, carry_by_client, latencies_of_client
 from bench.brokers.contestants import ON, keeps_results
 from bench.brokers.servers import LABELS, BrokerServer, serving_broker
 from bench.brokers.sink import deliver
 from bench.brokers.whole import fall_back, start_at_a_pace, submit, work_off
 from bench.cluster.arena import OURS, Arena, take_turns
-from bench.cluster.contestants import Contestant
+from bench.cluster.contestants import MAINSPRING, Contestant
 from bench.cluster.main import install_peers, version_of
 from bench.cluster.rows import judge, percentile_row, rate_row
 from bench.cluster.servers import serving
@@ -86,12 +88,25 @@ def measure_drain(server: BrokerServer, arena: Arena) -> list[Row]:
 
 
 def measure_latency(server: BrokerServer, arena: Arena) -> list[Row]:
-    """From submit to the first line of the function."""
+    """From submit to the first line of the function, beside a message of the client library in the same minutes. Ours
+    twice: as users get it, where the store hands a run to an idle worker; and with every run by the broker."""
     series = _in_turns("latency", server, arena, start_at_a_pace, results=False)
-    row = percentile_row("start latency at 100/s, p50 / p99", series, {})
-    own, limit = series[OURS].figure(at(0.5)), LATENCY_MS[server.name]
-    row.target, row.met = f"p50 < {limit:g} ms", own is not None and own < limit
-    return [row]
+    delivered = take_turns(
+        [MAINSPRING],
+        _rounds(arena),
+        f"{server.label}, latency by the broker",
+        lambda each: start_at_a_pace(each, server, arena, delivered=True),
+    )
+    bare = Series([{"samples_ms": asyncio.run(latencies_of_client(server, arena.size(10, 3)))}])
+    rows = [
+        percentile_row("start latency at 100/s, p50 / p99", series | {BARE: bare}, {}),
+        percentile_row("the same, every run by the broker", delivered | {BARE: bare}, {}),
+    ]
+    limit = LATENCY_MS[server.name]
+    for row, own in zip(rows, (series[OURS].figure(at(0.5)), delivered[OURS].figure(at(0.5))), strict=True):
+        row.ratio = share_of(own, bare.figure(at(0.5)), BARE)
+        row.target, row.met = f"p50 < {limit:g} ms", own is not None and own < limit
+    return rows
 
 
 def measure_fallback(server: BrokerServer, arena: Arena) -> list[Row]:
@@ -164,11 +179,12 @@ def _in_turns(
 
 def _measure(name: str, server: BrokerServer, arena: Arena) -> list[Row]:
     """A measure that fails is a line of the table, and does not take the others with it."""
-    print(f"{server.label}, {name} ...", file=sys.stderr)
+    print(f"{server.label}, {name} ... (load {_load()})", file=sys.stderr)
     try:
         rows = MEASURES[name](server, arena)
-    except (Failed, TimeoutError) as failure:
-        rows = [Row(name, {OURS: f"void: {failure}"})]
+    except Exception as failure:  # Whatever a client library raises.
+        traceback.print_exc()
+        rows = [Row(name, {OURS: f"void: {failure or type(failure).__name__}"})]
     for row in rows:
         row.measure = f"{server.label}: {row.measure}"
         print(f"  {row.measure}: {row.cells} {row.ratio}", file=sys.stderr)
@@ -188,13 +204,24 @@ def measure_all(brokers: Sequence[str], only: Sequence[str], folder: Path, *, qu
         if missing:
             known["left out"] = "; ".join(f"{label}: {reason}" for label, reason in missing.items())
         arena = (ShortArena if short else Arena)(servers, folder, peers, quick)
+        known["load"] = _load()
         for broker in brokers:
             with serving_broker(broker, data / f"with-{broker}") as server:
                 rows += [row for name in only for row in _measure(name, server, arena)]
+            known["load"] += f", after {server.label} {_load()}"
+            _keep(known, rows, quick=quick)  # A run that is cut off keeps what it has measured.
     labels = list(dict.fromkeys(label for row in rows for label in row.cells))
     print_table(rows, known, labels)
-    keep_results("brokers", {"facts": known, "quick": quick, "rows": [asdict(row) for row in rows]})
     return int(any("void" in row.cells.get(OURS, "") for row in rows))
+
+
+def _keep(known: Mapping[str, str], rows: Sequence[Row], *, quick: bool) -> None:
+    keep_results("brokers", {"facts": known, "quick": quick, "rows": [asdict(row) for row in rows]})
+
+
+def _load() -> str:
+    """The load of the machine over the last minute: figures of a busy machine say little."""
+    return f"{os.getloadavg()[0]:.1f}"
 
 
 def markdown() -> str:

@@ -50,6 +50,11 @@ async def carry_by_client(server: BrokerServer, count: int, seconds: float) -> C
         await client.publish(count)
         published = count / (time.perf_counter() - began)
         received = await _consume(client, count)
+    return Carried(published, received, await latencies_of_client(server, seconds))
+
+
+async def latencies_of_client(server: BrokerServer, seconds: float) -> list[float]:
+    """Milliseconds of each message of the client library alone, at 100 a second."""
     async with _client(server) as client:
         arrived = asyncio.Event()
         consuming = asyncio.ensure_future(client.consume(arrived.set))
@@ -60,7 +65,7 @@ async def carry_by_client(server: BrokerServer, count: int, seconds: float) -> C
         await _await_first(send, arrived)
         samples = await _timed(send, arrived, seconds)
         await _stop(consuming)
-    return Carried(published, received, samples)
+    return samples
 
 
 @asynccontextmanager

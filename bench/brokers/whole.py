@@ -28,7 +28,9 @@ FALLBACK_S = 6
 
 
 @contextmanager
-def _stage(each: Contestant, server: BrokerServer, arena: Arena, slots: int) -> Iterator[Stage]:
+def _stage(
+    each: Contestant, server: BrokerServer, arena: Arena, slots: int, *, delivered: bool = False
+) -> Iterator[Stage]:
     """A queue or topic of its own on the broker; in PostgreSQL an empty database."""
     name = f"bench{secrets.token_hex(3)}"
     if each.module:
@@ -36,7 +38,7 @@ def _stage(each: Contestant, server: BrokerServer, arena: Arena, slots: int) -> 
         if keeps_results(each):
             own["BENCH_RESULTS"] = arena.servers.database(DATABASE)
     else:
-        own = {"MAINSPRING_BROKER": server.own(f"{name}-")}
+        own = {"MAINSPRING_BROKER": server.own(f"{name}-")} | ({"BENCH_DELIVERED": "yes"} if delivered else {})
     with set_stage(each, arena.servers, arena.folder, slots, own) as stage:
         if not each.module:
             stage.working = lambda *_: _dispatched(stage)
@@ -66,11 +68,12 @@ def work_off(each: Contestant, server: BrokerServer, arena: Arena) -> Answer:
         return {"rates": [drained.rate], "cost_us": drained.cost_us}
 
 
-def start_at_a_pace(each: Contestant, server: BrokerServer, arena: Arena) -> Answer:
-    """Milliseconds from the call of submit to the first line of the function, at 100 a second."""
+def start_at_a_pace(each: Contestant, server: BrokerServer, arena: Arena, *, delivered: bool = False) -> Answer:
+    """Milliseconds from the call of submit to the first line of the function, at 100 a second. If `delivered`, the
+    broker delivers every run of ours; otherwise the store hands most of them to idle workers, as it does for users."""
     seconds = WARM_S + arena.size(10, 4)
     count, warm = PER_SECOND * seconds, PER_SECOND * WARM_S
-    with _stage(each, server, arena, count) as stage, stage.working():
+    with _stage(each, server, arena, count, delivered=delivered) as stage, stage.working():
         stage.warm_up(1)
         sent = stage.ask("send", {"per_second": PER_SECOND, "seconds": seconds})["sent"]
         stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "sending was")

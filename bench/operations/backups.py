@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import resource
 import shutil
 import sqlite3
 import subprocess
@@ -37,7 +38,8 @@ def statements(dialect: str, runs: int, jobs: int) -> list[str]:
     """What fills a store."""
     now = SystemClock().now()
     if dialect == "postgres":
-        args = "json_build_object('video', repeat(md5(n::text), 6))::text"
+        video = " || ".join(f"md5('{number}-' || n)" for number in range(6))  # As random as that of SQLite.
+        args = f"json_build_object('video', {video})::text"
         series, prefix = "generate_series(1, {count}) AS n", "mainspring."
         identity, column, outcome = "'run' || lpad(n::text, 23, '0')", "outcome,", "'succeeded',"
         changed, number = "", ""
@@ -53,13 +55,12 @@ def statements(dialect: str, runs: int, jobs: int) -> list[str]:
     ]
 
 
-def timed(name: str, work: Callable[[], object]) -> float:
-    """How long it takes, printed."""
+def timed(name: str, runs: int, work: Callable[[], object]) -> None:
+    """Print how long it takes, and the rate."""
     began = time.perf_counter()
     work()
     took_s = time.perf_counter() - began
-    print(f"| {name} | {took_s:.1f} s |", flush=True)
-    return took_s
+    print(f"| {name} | {took_s:.1f} s, {runs / took_s:,.0f} runs/s |", flush=True)
 
 
 @contextmanager
@@ -86,14 +87,15 @@ def prepare(url: str) -> None:
     asyncio.run(store.close())
 
 
-def play(url: str, restored: str, folder: Path) -> None:
-    """Back up, verify and restore."""
-    timed("backup create", lambda: backups.create(Settings(store=url), folder, SystemClock()))
+def play(url: str, restored: str, folder: Path, runs: int) -> None:
+    """Back up, verify and restore. The memory is the most that this process had until then."""
+    timed("backup create", runs, lambda: backups.create(Settings(store=url), folder, SystemClock()))
     backup = backups.find(folder, None)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     print(f"| backup size | {size / 1e6:.0f} MB |")
-    timed("backup verify", lambda: backups.verify(backup))
-    timed("backup restore", lambda: backups.restore(backup, Settings(store=restored), SystemClock()))
+    timed("backup verify", runs, lambda: backups.verify(backup))
+    timed("backup restore", runs, lambda: backups.restore(backup, Settings(store=restored), SystemClock()))
+    print(f"| peak memory | {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:.0f} MB |")
 
 
 def on_postgres(server: str, runs: int, jobs: int, folder: Path) -> None:
@@ -103,15 +105,15 @@ def on_postgres(server: str, runs: int, jobs: int, folder: Path) -> None:
     with databases(server) as (url, restored, other):
         prepare(url)
         with psycopg.connect(url, autocommit=True) as connection:
-            for statement in statements("postgres", runs, jobs):
-                connection.execute(statement.encode())
+            filling = [statement.encode() for statement in statements("postgres", runs, jobs)]
+            timed("filled in", runs, lambda: [connection.execute(statement) for statement in filling])
             row = connection.execute("SELECT pg_database_size(current_database())").fetchone()
         print(f"| database | {row[0] / 1e6 if row else 0:.0f} MB |")
-        play(url, restored, folder / "backups")
+        play(url, restored, folder / "backups", runs)
         dump = folder / "dump"
-        timed("pg_dump -Fc", lambda: subprocess.run(["pg_dump", "-Fc", "-f", str(dump), url], check=True))
+        timed("pg_dump -Fc", runs, lambda: subprocess.run(["pg_dump", "-Fc", "-f", str(dump), url], check=True))
         print(f"| its size | {dump.stat().st_size / 1e6:.0f} MB |")
-        timed("pg_restore", lambda: subprocess.run(["pg_restore", "-d", other, str(dump)], check=True))
+        timed("pg_restore", runs, lambda: subprocess.run(["pg_restore", "-d", other, str(dump)], check=True))
 
 
 def on_sqlite(runs: int, jobs: int, folder: Path) -> None:
@@ -119,12 +121,12 @@ def on_sqlite(runs: int, jobs: int, folder: Path) -> None:
     file = folder / "store.db"
     prepare(f"sqlite:///{file}")
     with sqlite3.connect(file) as connection:
-        for statement in statements("sqlite", runs, jobs):
-            connection.execute(statement)
+        filling = statements("sqlite", runs, jobs)
+        timed("filled in", runs, lambda: [connection.execute(statement) for statement in filling])
     connection.close()
     print(f"| database | {file.stat().st_size / 1e6:.0f} MB |")
-    play(f"sqlite:///{file}", f"sqlite:///{folder}/restored.db", folder / "backups")
-    timed("cp", lambda: shutil.copyfile(file, folder / "copy.db"))
+    play(f"sqlite:///{file}", f"sqlite:///{folder}/restored.db", folder / "backups", runs)
+    timed("cp", runs, lambda: shutil.copyfile(file, folder / "copy.db"))
 
 
 def main() -> None:
@@ -134,7 +136,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=1_000_000)
     parser.add_argument("--jobs", type=int, default=100_000)
     asked = parser.parse_args()
-    print(f"{asked.runs:,} runs, {asked.jobs:,} jobs, {os.cpu_count()} processors")
+    load = os.getloadavg()[0]
+    print(f"{asked.runs:,} runs, {asked.jobs:,} jobs, {os.cpu_count()} processors, load {load:.1f}")
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:
         print("\n| SQLite | figure |\n|---|---|")
         on_sqlite(asked.runs, asked.jobs, Path(folder))
