@@ -59,6 +59,20 @@ class LazyGroup(click.Group):
             formatter.write_dl([(name, _summary(entry)) for name, entry in self.entries.items()])
 
 
+class SourceGroup(LazyGroup):
+    """A group whose commands are kinds of sources, which may be written as options, too: `import --kubernetes FILE` is
+    `import kubernetes FILE`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put the kind first, without its hyphens."""
+        if args and args[0] not in self.entries:
+            kind = next((each for each in args if each.startswith("--") and each[2:] in self.entries), None)
+            if kind is not None:
+                args.remove(kind)
+                args = [kind[2:], *args]
+        return super().parse_args(ctx, args)
+
+
 def _summary(entry: Entry | LazyGroup) -> str:
     return entry.summary if isinstance(entry, Entry) else entry.short_help or ""
 

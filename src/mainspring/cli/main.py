@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring.cli.lazy import Entry, LazyGroup
+from mainspring.cli.lazy import Entry, LazyGroup, SourceGroup
 from mainspring.cli.output.errors import explain
 from mainspring.cli.session import Session
 from mainspring.version import VERSION
@@ -86,7 +86,7 @@ cli = LazyGroup(
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
         "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
-        "import": LazyGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
+        "import": SourceGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
         "calendar": LazyGroup("calendar", "Look at calendars, save and remove them.", _CALENDARS),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
         "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),

@@ -208,6 +208,20 @@ def test_a_manifest_becomes_a_job_and_the_rest_is_named_by_path(
     assert container["resources"]["limits"] == {"memory": "1Gi", "cpu": "1000m"}
 
 
+@pytest.mark.parametrize("spelling", ["--kubernetes FILE", "FILE --kubernetes", "--dry-run --kubernetes FILE"])
+def test_the_kind_of_an_import_may_be_an_option(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], spelling: str
+) -> None:
+    store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "report.yaml"
+    file.write_text(SOURCE)
+    words = [str(file) if word == "FILE" else word for word in spelling.split()]
+    assert run(["import", *words, *store]) == 0
+    verb = "Would import" if "--dry-run" in words else "Imported"
+    assert f"{verb} 1 job: daily-report-job." in capsys.readouterr().out
+    assert run(["import", "--mail", str(file), *store]) == 2
+    assert "--mail" in capsys.readouterr().err
+
+
 def test_a_suspended_cronjob_never_fires(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "a.json"
     job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}', paused_at=NOW)
