@@ -12,7 +12,7 @@ One format for simulated and for real processes. Each line is one `Record`; `wha
 | `trigger` | ok, unknown | `job_id job fire_at key`: a client fired a job by hand |
 | `submit` | ok, refused, unknown | `run key data` (the run as JSON): a client submitted; `key` is the idempotency key |
 | `cancel` | ok, refused, unknown | `run`: a client asked for a cancel; ok: acknowledged |
-| `spend` | ok, refused, unknown | `name count data` (the pace as JSON): a client asked for an amount of a budget |
+| `spend` | ok, refused, unknown | `name count data` (the pace as JSON): a client took of a budget, or a planner fired |
 | `worker` | ok, unknown | `worker data` (JSON): what a worker announced that it knows of its tasks |
 | `claim` | ok, unknown | `run token worker until attempt`: a worker was given a claim until store time `until` |
 | `renew` | ok, unknown | `run token worker until`: a claim was prolonged, at least until then |

@@ -44,13 +44,17 @@ BROKEN_BROKER: Final = frozenset({"broker_forgets", "broker_down"})
 """The faults that happen only where a broker delivers."""
 HABITS: Final = (
     *("wrong_clocks", "lost_hints", "false_hints", "poison", "loose_broker", "hostile_tenant", "old_code"),
+    "huge_completions",
     "forgotten_acks",
     "paused_queues",
 )
 """What is wrong all the time."""
 HOSTILE: Final = "hostile"
-"""The namespace of the hostile tenant, which no worker serves."""
-NO_EXCUSE: Final = frozenset({"hostile_tenant"})
+HUGE: Final = "huge"
+"""The namespaces of the hostile tenant and of the jobs with huge completions, which no worker serves."""
+FIRING_RATES: Final = MappingProxyType({HOSTILE: 600, HUGE: 2_000})
+"""How many runs each of them may fire per minute."""
+NO_EXCUSE: Final = frozenset({"hostile_tenant", "huge_completions"})
 """Faults that must not delay anything: where nothing else is wrong, everything has to be on time."""
 
 
@@ -71,6 +75,8 @@ class Profile(msgspec.Struct, frozen=True):
     """Which kind of broker: as Redis, Kafka or SQS."""
     tenants: float = 0.0
     """In how many of the worlds another tenant asks for more than it may."""
+    huge: float = 0.0
+    """In how many of the worlds another tenant has jobs whose firings have thousands of runs."""
     old_code: float = 0.0
     """In how many of the worlds some workers have older code, which does not take an argument of some runs."""
 
@@ -160,6 +166,11 @@ PROFILES: Final = MappingProxyType(
             habits=frozenset({"hostile_tenant"}),
             tenants=1.0,
         ),
+        "completions": Profile(
+            "jobs of another tenant fire thousands of runs a hundred times a second; everything else must be on time",
+            habits=frozenset({"huge_completions"}),
+            huge=1.0,
+        ),
         "versions": Profile(
             "a deploy is under way: some workers have older code, which does not take the arguments of some runs",
             {"lost_reply": 0.3},
@@ -182,6 +193,7 @@ PROFILES: Final = MappingProxyType(
             herd=30,
             broker=0.25,
             tenants=0.2,
+            huge=0.2,
             old_code=0.2,
         ),
     }

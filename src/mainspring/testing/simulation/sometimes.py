@@ -113,10 +113,12 @@ _MISFIRES: Final = frozenset(
 _TROUBLE: Final = frozenset(
     {"run lost", "worker taken for dead", "claim passed to another", "takeover", "report repeated", "report stale"}
 )
+_CALM: Final = _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"}
 _SPARED: Final = MappingProxyType(
     {
-        "calm": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
-        "tenant": _MISFIRES | _TROUBLE | {"run handed back", "losses used up", "stale term refused", "work fenced"},
+        "calm": _CALM,
+        "tenant": _CALM,
+        "completions": _CALM,
         "shortage": _MISFIRES | {"run handed back", "losses used up", "stale term refused"},
         "queues": _MISFIRES
         | {"run handed back", "losses used up", "stale term refused", "report stale", "work fenced"}

@@ -34,6 +34,24 @@ def in_one_group(right: Right) -> Right:
     return lambda queue, _group, *rest: right(queue, "everybody", *rest)
 
 
+def count_firings(_right: Right) -> Right:
+    """A firing counts as one run, however many it has."""
+    return lambda made: sum(bool(firing.runs) for firing in made.firings)
+
+
+def cut_by_firings(_right: Right) -> Right:
+    """As much of a plan is written as there is budget for its firings, however many runs they have."""
+
+    def cut(made: Plan, firings: int) -> Plan | None:
+        rest = [firing for firing in made.firings if firing.runs][firings:]
+        if not rest:
+            return made
+        kept = tuple(firing for firing in made.firings if firing.fire_at < rest[0].fire_at)
+        return msgspec.structs.replace(made, firings=kept, next_fire_at=rest[0].fire_at) if kept else None
+
+    return cut
+
+
 def fail_unfit(_right: Right) -> Right:
     """A run whose arguments the code here does not take has failed for good."""
     fitting = import_module("mainspring.core.runs.fitting")

@@ -251,6 +251,15 @@ PLANTED: Final = MappingProxyType(
             11,
             "tenant",
         ),
+        "a huge firing counts as one run": Planted(
+            [
+                InCode(f"{_SERVICES}.scheduler.planner:runs_in", mistakes.count_firings),
+                InCode(f"{_SERVICES}.scheduler.planner:cut", mistakes.cut_by_firings),
+            ],
+            20,
+            "completions",
+            minutes=0.1,  # A few seconds of it are tens of thousands of runs.
+        ),
         "older code fails what newer code could do": Planted(
             [InCode(f"{_SERVICES}.worker.reporter:judge_unfit", mistakes.fail_unfit)], 9, "versions"
         ),

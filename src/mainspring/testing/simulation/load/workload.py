@@ -22,7 +22,7 @@ from mainspring.core.schedules.triggers import (
 )
 from mainspring.process.ids import IdSource
 from mainspring.settings import Settings
-from mainspring.testing.simulation.faults import HOSTILE
+from mainspring.testing.simulation.faults import HOSTILE, HUGE
 from mainspring.testing.simulation.load.tasks import TASKS
 
 NAMESPACE: Final = "default"
@@ -105,6 +105,16 @@ class Sketch:
         policy = JobPolicy(completions=50, misfire="all", end_at=self._start + self._length // 2)
         jobs = [self._job(EveryTrigger(10 * MILLISECOND), "quick", policy) for _ in range(10)]
         return [msgspec.structs.replace(job, namespace=HOSTILE) for job in jobs]
+
+    def huge(self) -> list[Job]:
+        """What another tenant asks for, for the first half of the time: firings of a thousand runs, and firings of more
+        runs than its namespace may ever fire."""
+        policy = JobPolicy(misfire="skip", grace=SECOND, end_at=self._start + self._length // 2)
+        jobs = [
+            self._job(EveryTrigger(10 * MILLISECOND), "quick", msgspec.structs.replace(policy, completions=runs))
+            for runs in (1_000, 10_000)
+        ]
+        return [msgspec.structs.replace(job, namespace=HUGE) for job in jobs]
 
     def changed(self, jobs: list[Job], version: int) -> list[Job]:
         """What a later version of the program declares: a few jobs are different."""

@@ -10,15 +10,15 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.answers import PausedQueue
-from mainspring.core.instants import SECOND
-from mainspring.core.load.rate_limits import Allowance
+from mainspring.core.instants import MINUTE, SECOND
+from mainspring.core.load.rate_limits import Allowance, Pace
 from mainspring.core.model import Claim, Job, NewRun, Report, Term, Worker
-from mainspring.core.planning.plans import Plan
+from mainspring.core.planning.plans import Plan, runs_in
 from mainspring.core.states import RUNNING
 from mainspring.errors import MainspringError, TermPassed
 from mainspring.store import Fired, Renewal, Saved, Store, Verdict
 from mainspring.testing.history import History, Outcome
-from mainspring.testing.simulation.faults import HOSTILE
+from mainspring.testing.simulation.faults import FIRING_RATES
 
 _encode = msgspec.json.Encoder().encode
 
@@ -26,6 +26,9 @@ GIVING_BACK = frozenset({"hand_back", "amend"})
 """The calls that end claims without a result."""
 HERD = 20
 """From this many jobs fired for one instant on, it counts as a thundering herd."""
+FIRED_AT_MOST = 3
+"""A planner may fire the burst of its namespace, as much that it was granted before and gave back, and its own tenth:
+less than this multiple of the rate."""
 
 
 def as_json(value: object) -> str:
@@ -153,8 +156,9 @@ class Scribe:
     def _fire(self, call: Call, answers: Sequence[Fired]) -> None:
         plans: Sequence[Plan] = call.args[0]
         for plan, fired in zip(plans, answers, strict=True):
-            if plan.job.namespace == HOSTILE:
-                self._seen["firing of a hostile tenant"] += fired.applied
+            if plan.job.namespace in FIRING_RATES:
+                if fired.applied:
+                    self._fired_by_a_tenant(call, plan)
             elif not fired.applied:
                 self._seen["plan overtaken"] += 1
             elif plan.kind == "after":
@@ -166,6 +170,13 @@ class Scribe:
                     self._fired_for[firing.fire_at] += 1
                     self._seen["thundering herd"] += self._fired_for[firing.fire_at] == HERD
 
+    def _fired_by_a_tenant(self, call: Call, plan: Plan) -> None:
+        """Only how many runs, as spent from a budget: the firings themselves are too many."""
+        namespace, runs = plan.job.namespace, runs_in(plan)
+        if runs:
+            pace = Pace(FIRING_RATES[namespace] * FIRED_AT_MOST, MINUTE)
+            self._add("spend", call, name=f"fire:{namespace} by {call.actor}", count=runs, data=as_json(pace))
+
     def _fired(self, call: Call, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
         term: Term | None = call.args[1]
         number, name = (None, None) if term is None else (term.number, term.name)
@@ -173,7 +184,7 @@ class Scribe:
 
     def _fire_refused(self, call: Call) -> None:
         for plan in call.args[0]:
-            for firing in plan.firings if plan.job.namespace != HOSTILE else ():
+            for firing in plan.firings if plan.job.namespace not in FIRING_RATES else ():
                 self._fired(call, plan.job, firing.fire_at, "refused")
 
     def _trigger(self, call: Call, firing: Any) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.core.instants import SECOND
 from mainspring.settings import Settings
-from mainspring.testing.simulation.faults import HOSTILE
+from mainspring.testing.simulation.faults import FIRING_RATES
 
 _QUEUES: Final = ("default", "mail")
 _REGIONS: Final = ("default", "north")
@@ -23,7 +23,7 @@ _SETTINGS: Final = Settings(
     claim_renew=2 * SECOND,
     worker_dead_after=6 * SECOND,
     drain_grace=5 * SECOND,
-    firing_rates=((HOSTILE, 600),),
+    firing_rates=tuple(FIRING_RATES.items()),
 )
 """Longer leases than the defaults and shorter claims: fewer heartbeats, and losses that are noticed within the time."""
 _GENERALISTS = 2

@@ -133,6 +133,9 @@ class World:
         if self._suffers_a_tenant():
             for job in self._sketch.greedy():
                 await self._store.create_job(job)
+        if self._suffers_huge_completions():
+            for job in self._sketch.huge():
+                await self._store.create_job(job)
         added = self._sketch.added() + self._sketch.herd(self._profile.herd)
         for job in added:
             await clients[0].create(job)
@@ -161,6 +164,12 @@ class World:
         chance = 0.0 if "hostile_tenant" in self._without else self._profile.tenants
         suffers = Random(f"{self._seed}:tenant").random() < chance
         self._happened["hostile_tenant"] += suffers
+        return suffers
+
+    def _suffers_huge_completions(self) -> bool:
+        chance = 0.0 if "huge_completions" in self._without else self._profile.huge
+        suffers = Random(f"{self._seed}:huge").random() < chance
+        self._happened["huge_completions"] += suffers
         return suffers
 
     def _make_client(self, number: int) -> Client:
