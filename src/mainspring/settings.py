@@ -133,7 +133,8 @@ def _read_names(field: str, value: object) -> tuple[str, ...]:
         names = tuple(dict.fromkeys(part.strip() for part in parts))
         if names and all(names):
             return names
-    raise InvalidInput(field, value, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
+    shown = ",".join(map(str, value)) if isinstance(value, tuple) else value  # As it was written in options.
+    raise InvalidInput(field, shown, "is not a list of names", 'write it like ["default", "mail"], or default,mail')
 
 
 def _read_pauses(field: str, value: object) -> tuple[Duration, ...]:

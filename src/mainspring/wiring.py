@@ -417,7 +417,7 @@ def describe_commands(settings: Settings) -> str:
     level = least_level(settings)
     if settings.isolation is not None or level == "none":
         return ""
-    return f"this worker is root, so commands run confined ({level}), as other users; see isolation in docs/settings.md"
+    return f"this worker is root, so commands run confined ({level}), as other users (setting isolation)"
 
 
 def name_process(random: Random, fleet: str | None = None) -> str:

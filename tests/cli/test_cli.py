@@ -316,6 +316,15 @@ class TestApps:
             assert answer.err.rstrip().splitlines()[-1].startswith("Error: broken.py could not be imported")
         assert not (cli.folder / "test.db").exists()
 
+    def test_a_wrong_value_in_an_app_is_named_with_its_line(self, cli: Terminal) -> None:
+        cli.write("typo.py", FILMS + '\nfrom mainspring import cron\napp.job(cron("0 25 * * *"))(print)\n')
+        answer = cli("up", "typo.py")
+        assert answer.code == 2
+        line = FILMS.count("\n") + 3
+        assert answer.err.startswith(f"Error: typo.py, line {line}: cron: '0 25 * * *' cannot be used: hour '25'")
+        assert "use 0 to 23" in answer.err
+        assert "Traceback" not in answer.err
+
     @pytest.mark.parametrize(
         ("ref", "words"),
         [
@@ -327,6 +336,6 @@ class TestApps:
     def test_an_app_that_is_not_there_is_named(self, cli: Terminal, ref: str, words: str) -> None:
         cli.write("films.py", FILMS)
         answer = cli("job", "sync", ref)
-        assert answer.code == 1
+        assert answer.code == 2
         assert words in answer.err
         assert "Traceback" not in answer.err

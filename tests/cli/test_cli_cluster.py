@@ -26,7 +26,7 @@ async def make_history(store: Store) -> None:
     await store.begin_term("scheduler", "host:2:b")
     await store.begin_term("default/importer", "host:3:c")
     await store.begin_term("another/importer", "host:4:d")
-    await store.check_in(Node("host:2:b", "cluster", 5 * SECOND))
+    await store.check_in(Node("host:2:b", "leader", 5 * SECOND))
 
 
 def test_the_history_of_terms_is_shown_and_its_json_is_whole(cli: Terminal) -> None:
@@ -48,6 +48,20 @@ def test_the_history_of_terms_is_shown_and_its_json_is_whole(cli: Terminal) -> N
     out = cli("cluster").out
     assert "shutting down" in out
     assert "host:2:b" in out
+
+
+@pytest.mark.parametrize(
+    ("owner", "coordination", "role"), [("a", "leader", "leads"), ("b", "leader", "stands by"), ("b", "cluster", "")]
+)
+def test_the_node_that_leads_is_named(cli: Terminal, owner: str, coordination: str, role: str) -> None:
+    async def make(store: Store) -> None:
+        await store.begin_term("scheduler", owner)
+        await store.check_in(Node("a", coordination, 5 * SECOND))
+
+    cli("db", "migrate")
+    cli.store(make)
+    header, row, *_ = cli("cluster").out.splitlines()
+    assert row[header.index("ROLE") : header.index("COORDINATION")].strip() == role
 
 
 def test_without_any_leader_it_says_how_to_start_one(cli: Terminal) -> None:

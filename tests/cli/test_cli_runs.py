@@ -222,6 +222,17 @@ class TestShow:
         assert "Why" not in shown
         assert why(cli, run_id) == []
 
+    def test_the_attempt_that_runs_counts_as_a_try(self, cli: Terminal) -> None:
+        submit(cli)
+        cli.execute(lambda claim: another_try(claim, reason="ValueError: no; retry 1 of 3"))
+
+        async def begin(store: Store) -> None:
+            await store.claim(a_worker("w1"), 1, MINUTE, "strict")
+
+        cli.store(begin)
+        header, row = cli("run", "list").out.splitlines()
+        assert row[header.index("TRIES") :].split()[0] == "2"
+
     def test_an_id_may_be_abbreviated_from_either_end(self, cli: Terminal) -> None:
         run_id = submit(cli)
         for typed in (run_id, run_id[:20], run_id[-6:], run_id.upper()):

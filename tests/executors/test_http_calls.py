@@ -92,7 +92,7 @@ class TestRequests:
         ],
     )
     def test_what_can_be_no_call_is_refused_when_it_is_defined(self, spec: dict[str, Any]) -> None:
-        with pytest.raises(InvalidInput, match="cannot be what a http needs"):
+        with pytest.raises(InvalidInput, match="are no arguments of http"):
             check_spec("http", spec)
 
     async def test_a_place_without_a_value_is_a_failure_that_stays(self, scene: Scene, server: Server) -> None:

@@ -20,6 +20,7 @@ from mainspring.cli.main import run
 from mainspring.core.instants import Instant, load_zone, parse_instant, to_datetime
 from mainspring.core.model import Job
 from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.airflow import read_dags
 from mainspring.ops.migrate.apscheduler_store import PAUSED, read_apscheduler
 from mainspring.ops.migrate.celery_beat import read_beat
@@ -177,6 +178,7 @@ def test_the_beat_schedule_of_a_real_celery_app(tmp_path: Path) -> None:
     assert wraps.trigger == CronTrigger("0,10,50 8,9,10,11,12,13,14,15,16,17,18 * * 1,2,3,4,5", BERLIN)
     assert (call.task, call.args, call.options.retry.retries) == ("remind", '{"user":7}', 5)
     assert [each.partition(":")[0] for each in named["call"].lost] == ["options.priority", "autoretry_for"]
+    assert named["night"].lost == ("task: the app has no 'report'; register it",)
     assert "solar" in named["sun"].why_not
     assert "both must match there" in named["both"].why_not
     for name in ("night", "often", "wraps", "call"):
@@ -192,6 +194,27 @@ def work(a: int = 0, b: str = "") -> None:
 
 class Own:
     """A class of the user's, which is not imported from data."""
+
+
+@pytest.mark.parametrize(
+    ("url", "problem"),
+    [
+        ("sqlite:///missing.sqlite", "names a file that does not exist"),
+        ("sqlite:///other.sqlite", "has no table apscheduler_jobs"),
+        ("jobs.sqlite", "cannot be read"),
+        ("nosuch://host/jobs", "cannot be read"),
+        ("postgresql+nosuch://host/jobs", "cannot be read"),
+        ("mysql://host/jobs", "the driver that it names"),
+    ],
+)
+def test_a_store_of_apscheduler_that_cannot_be_read_is_refused(
+    url: str, problem: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "other.sqlite").touch()
+    with pytest.raises(InvalidInput, match=problem):
+        read_apscheduler(url, NOW, namespace="default", app=None)
+    assert not (tmp_path / "missing.sqlite").exists()
 
 
 def test_a_real_store_of_apscheduler_is_only_read(tmp_path: Path) -> None:

@@ -102,6 +102,8 @@ def advise(part: str, detail: str) -> str:
         return "install a newer mainspring"
     if re.search(REFUSED, detail):
         return f"correct the user and password in `{part}`, or grant the permission that is missing"
+    if "no such database" in detail:
+        return f"create the database, or correct its name in `{part}`"
     if re.search(AWAY, detail):
         return f"start the server, or correct the host and port in `{part}`"
     return f"start the server, or correct the address, user and password in `{part}`"

@@ -9,7 +9,7 @@ import traceback
 from pathlib import Path
 from types import ModuleType
 
-from mainspring.errors import AppLoadError
+from mainspring.errors import AppLoadError, InvalidInput
 from mainspring.sdk.app import Mainspring
 
 _OURS = str(Path(__file__).parent.parent)
@@ -79,7 +79,10 @@ def _load_module(name: str) -> ModuleType:
 def _failure(what: str, error: BaseException) -> AppLoadError:
     story = traceback.TracebackException.from_exception(error)
     _keep_users_frames(story)
-    place = f" ({Path(story.stack[-1].filename).name}, line {story.stack[-1].lineno})" if story.stack else ""
+    last = story.stack[-1] if story.stack else None
+    if last and isinstance(error, InvalidInput):  # It says what is wrong and what to do: the line is enough.
+        return AppLoadError(f"{Path(last.filename).name}, line {last.lineno}: {error}")
+    place = f" ({Path(last.filename).name}, line {last.lineno})" if last else ""
     shown = story.format() if story.stack else story.format_exception_only()
     return AppLoadError(f"{what} could not be imported: {type(error).__name__}: {error}{place}", "".join(shown))
 

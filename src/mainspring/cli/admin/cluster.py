@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import click
 
 from mainspring.cli.lazy import Errand
@@ -29,18 +31,21 @@ def cluster(session: Session, limit: int) -> None:
 
 def _draw(screen: Screen, found: records.Cluster, now: Instant) -> None:
     if found.nodes:
-        rows = [_node_row(node, now) for node in found.nodes]
-        screen.table(("NODE", "STATE", "COORDINATION", "CHECK-IN", "LAST", "UP"), rows)
+        leaders = {term.owner for term in found.terms if term.ended_at is None}
+        rows = [_node_row(node, now, leaders) for node in found.nodes]
+        screen.table(("NODE", "STATE", "ROLE", "COORDINATION", "CHECK-IN", "LAST", "UP"), rows)
     if not found.terms:
         screen.hint("No node has led yet. Start one with `mainspring up` or `mainspring server`.")
         return
     screen.table(("NAME", "TERM", "LEADER", "BEGAN", "ENDED", "WHY"), [_term_row(term, now) for term in found.terms])
 
 
-def _node_row(node: records.Node, now: Instant) -> list[Value]:
+def _node_row(node: records.Node, now: Instant, leaders: Collection[str]) -> list[Value]:
+    role = "leads" if node.node in leaders else "stands by" if node.coordination == "leader" else ""
     return [
         node.node,
         state_cell("active" if node.alive else "dead"),
+        role if node.alive else "",
         node.coordination,
         node.check_in,
         relative(node.checked_in_at, now),

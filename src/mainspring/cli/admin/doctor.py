@@ -96,7 +96,8 @@ async def _look_at_store(app: Mainspring) -> Seen:
 def _draw(screen: Screen, findings: list[Finding]) -> None:
     for each in findings:
         took = "" if each.took_ms is None else f" ({each.took_ms:.0f} ms)"
-        words = ": ".join(word for word in (each.where, each.version, each.detail) if word)
+        where = "" if each.where in each.detail else each.where
+        words = ": ".join(word for word in (where, each.version, each.detail) if word)
         screen.facts([(each.part, Cell(f"{each.state:8}{words}{took}", _STYLES[each.state]))])
         if each.remedy and each.state != "good":
             screen.hint(f"{each.part}: {each.remedy}")

@@ -77,7 +77,8 @@ def _draw(screen: Screen, seen: Forecast) -> None:
                 f"{seen.busiest.runs:,} runs, {seen.busiest.busy:,.1f} places.")  # fmt: skip
     if not seen.places:
         screen.line("No worker is running: nothing of it is executed. --places N says how many places there will be.")
-    elif not seen.jams:
+        return
+    if not seen.jams:
         screen.line(f"All of it fits into {seen.places:,} places.")
         return
     screen.title("Where it does not fit")

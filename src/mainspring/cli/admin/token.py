@@ -46,7 +46,7 @@ def create(
     app = open_app(session)
     keys = load_keys(app.settings)
     if keys is None:
-        raise InvalidInput("secret", None, "is not set, and without one no token is needed", MAKE_ONE)
+        raise InvalidInput("secret", "", "cannot sign a token; a server without a secret asks for none", MAKE_ONE)
     lifetime = parse_duration(expires, "expires")
     if not 0 < lifetime <= LONGEST:
         raise InvalidInput("expires", expires, "is not a lifetime", "choose up to 400d")

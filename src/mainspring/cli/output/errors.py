@@ -62,7 +62,8 @@ def explain(error: Exception, session: Session) -> int:
 
 def _code(error: Exception) -> int:
     match error:
-        case InvalidInput():
+        case InvalidInput() | AppLoadError(user_traceback=""):
+            # An app that is not where the command says, or a value that the app's file gives wrongly.
             return USAGE
         case RunFailed():
             return RUN_FAILED

@@ -45,9 +45,14 @@ def _row(run: records.Run, now: Instant) -> list[Value]:
         relative(run.due_at, now),
         "" if waited is None else length(waited),
         "" if took is None else length(took),
-        str(run.attempt) if run.attempt else "",
+        str(_tries(run) or ""),
         Cell(_remark(run), "dim"),
     ]
+
+
+def _tries(run: records.Run) -> int:
+    """How many attempts began: those that ended, and the one that runs."""
+    return run.attempt + (run.state == RUNNING and run.started_at is not None)
 
 
 def describe_run(run: records.Run) -> str:
@@ -115,7 +120,7 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("submitted", both(run.created_at, now) + (f" by {run.submitted_by}" if run.submitted_by else "")),
         ("due", both(run.due_at, now)),
         ("waited", None if waited is None else length(waited)),
-        ("ran", None if took is None else f"{length(took)} in its last attempt" if run.attempt > 1 else length(took)),
+        ("ran", None if took is None else f"{length(took)} in its last attempt" if _tries(run) > 1 else length(took)),
         ("finished", None if run.finished_at is None else both(run.finished_at, now)),
         ("progress", None if run.progress is None else f"{run.progress:.0%} {run.progress_note}".rstrip()),
         ("losses", str(run.losses) if run.losses else None),
@@ -136,10 +141,9 @@ def _attempt_rows(story: Story) -> list[list[Value]]:
     rows: list[list[Value]] = [_attempt_row(attempt) for attempt in story.attempts]
     run = story.run
     if run.state == RUNNING and run.started_at is not None:
-        took = length(story.now - instant_of(run.started_at))
-        rows.append(
-            [str(run.attempt + 1), clock_time(run.started_at), took, state_cell(RUNNING), run.worker, _remark(run)]
-        )
+        took = length(_took(run, story.now) or 0)
+        began = clock_time(run.started_at)
+        rows.append([str(_tries(run)), began, took, state_cell(RUNNING), run.worker, _remark(run)])
     return rows
 
 

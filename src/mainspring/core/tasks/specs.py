@@ -105,7 +105,8 @@ def check_spec(task: str, args: Mapping[str, object]) -> None:
     try:
         read = msgspec.convert(without_secrets(args), spec, str_keys=True)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidInput("args", args, f"cannot be what a {task} needs: {error}", "correct it") from None
+        remedy = f"{task} takes {', '.join(spec.__struct_fields__)}"
+        raise InvalidInput("args", args, f"are no arguments of {task}: {error}", remedy) from None
     if isinstance(read, CommandSpec) and isinstance(read.argv, str) and not read.shell:
         split_command(read.argv, "args.argv")
 

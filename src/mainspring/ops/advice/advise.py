@@ -171,7 +171,7 @@ def _decide(situation: Situation) -> Advice:
     places = max(ceil(situation.runs_per_day / DAY_S * situation.peak * situation.run_s / TARGET_UTILISATION), 1)
     workers = max(ceil(places / situation.concurrency), 1 if pattern == "single" else 2)
     why_workers = (
-        f"{places:,} runs at once in the peak ({situation.peak:g} times the mean, {situation.run_s:g} s each, "
+        f"{places:,} runs at once in the peak ({situation.peak:g} times the mean, {situation.run_s:.3g} s each, "
         f"{TARGET_UTILISATION:.0%} used), {situation.concurrency} in a worker"
     )
     settings = _settings(pattern, coordination, store, elector, queue)

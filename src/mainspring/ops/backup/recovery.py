@@ -61,7 +61,8 @@ def judge_archiving(found: Mapping[str, object]) -> list[Finding]:
     """Whether the server keeps its log elsewhere, often enough, and without failures."""
     where = str(found["where"])
     if found["wal_level"] == "minimal" or found["archive_mode"] == "off":
-        detail = f"off (wal_level {found['wal_level']}, archive_mode {found['archive_mode']}): there is no way back"
+        modes = f"wal_level {found['wal_level']}, archive_mode {found['archive_mode']}"
+        detail = f"off ({modes}): the store can be restored to a backup only"
         remedy = "set wal_level = replica, archive_mode = on and archive_command, then restart the server"
         return [Finding(part="archiving", state="failed", where=where, detail=detail, remedy=remedy)]
     if not found["archive_command"] and not found["archive_library"]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
@@ -27,7 +28,8 @@ from mainspring.core.schedules.triggers import (
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.crontab import NO_RETRY
 from mainspring.ops.migrate.found import Found, left_out, unique_names
-from mainspring.ops.migrate.functions import encode_call, task_name
+from mainspring.ops.migrate.functions import encode_call, task_name, unknown_task
+from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
 
 TABLE = "apscheduler_jobs"
@@ -47,25 +49,41 @@ _THEIR_GRACE_S = 1
 _ORDINALS = {"1st": 1, "2nd": 2, "3rd": 3, "4th": 4, "5th": 5}
 _WEEKDAYS = ("MON", "TUE", "WED", "THU", "FRI", "SAT", "SUN")
 _FIELDS = ("second", "minute", "hour", "day", "month", "day_of_week")
+_GIVE = "give the URL of a SQLAlchemyJobStore, as SQLAlchemy writes it"
 State = Mapping[str, Any]
 
 
 def read_apscheduler(
     url: str, now: Instant, *, namespace: str, app: Mainspring | None, table: str = TABLE
 ) -> list[Found]:
-    """The jobs of the store at an SQLAlchemy URL. InvalidInput if it has no such table."""
-    import sqlalchemy  # installed where the store is in use
-
-    engine = sqlalchemy.create_engine(url)
+    """The jobs of the store at an SQLAlchemy URL. InvalidInput if it cannot be read, or has no such table."""
     try:
+        rows = _read_rows(url, table)
+    except ImportError as error:
+        problem = f"can be read only with APScheduler 3, SQLAlchemy and the driver that it names: {error}"
+        remedy = "install what is missing: pip install 'apscheduler<4' sqlalchemy"
+        raise InvalidInput("url", show_url(url), problem, remedy) from None
+    return unique_names(_read_row(key, state, now, namespace, app) for key, state in rows)
+
+
+def _read_rows(url: str, table: str) -> list[tuple[str, bytes]]:
+    import apscheduler.jobstores.sqlalchemy  # noqa: F401 # both are installed where the store is in use
+    import sqlalchemy
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        engine = sqlalchemy.create_engine(url)
+        if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+            raise InvalidInput("url", url, "names a file that does not exist", "check the path")  # Or it is created.
         if not sqlalchemy.inspect(engine).has_table(table):
-            raise InvalidInput("store", url, f"has no table {table}", "give the URL of a SQLAlchemyJobStore")
+            raise InvalidInput("url", show_url(url), f"has no table {table}", _GIVE)
         with engine.connect() as connection:
             columns = sqlalchemy.text(f'SELECT id, job_state FROM "{table}" ORDER BY id')
             rows = [(str(key), bytes(state)) for key, state in connection.execute(columns)]
-    finally:
         engine.dispose()
-    return unique_names(_read_row(key, state, now, namespace, app) for key, state in rows)
+    except SQLAlchemyError as error:
+        raise InvalidInput("url", show_url(url), f"cannot be read: {str(error).splitlines()[0]}", _GIVE) from None
+    return rows
 
 
 def _read_row(key: str, pickled: bytes, now: Instant, namespace: str, app: Mainspring | None) -> Found:
@@ -122,6 +140,7 @@ def _read_job(source: str, key: str, state: State, now: Instant, namespace: str,
     misfire, grace = _read_misfire(state, lost)
     is_paused = state.get("next_run_time") is None
     task = task_name(str(state["func"]), app)
+    lost += unknown_task(task, app)
     name = str(state.get("name") or task) if re.fullmatch(r"[0-9a-f]{32}", key) else key
     policy = JobPolicy(
         misfire=misfire,

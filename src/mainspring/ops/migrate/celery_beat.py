@@ -14,7 +14,7 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, Trigger, check_trigger
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.found import FireTimes, Found, left_out
-from mainspring.ops.migrate.functions import encode_call, task_name
+from mainspring.ops.migrate.functions import encode_call, task_name, unknown_task
 from mainspring.sdk.app import Mainspring
 
 _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
@@ -44,6 +44,7 @@ def _read_entry(
         expires = None
     lost += [f"options.{option}: a job has nothing like it" for option in options]
     task = task_name(entry["task"], app)
+    lost += unknown_task(task, app)
     retry, note = _read_retries(celery.tasks.get(entry["task"]))
     if note:
         lost.append(note)

@@ -21,6 +21,11 @@ def task_name(reference: str, app: Mainspring | None) -> str:
     return reference.replace(":", ".").rpartition(".")[2]
 
 
+def unknown_task(task: str, app: Mainspring | None) -> list[str]:
+    """What to say of a task that the app lacks: no worker of that app would run the job."""
+    return [] if app is None or task in app.tasks else [f"task: the app has no {task!r}; register it"]
+
+
 def encode_call(task: str, args: Sequence[Any], kwargs: Mapping[str, Any], app: Mainspring | None) -> str:
     """The arguments of a call as they are stored, by name.
 

@@ -161,7 +161,8 @@ def check_calendars_known(namespace: str, named: Iterable[str], calendars: Colle
     """All calendars that jobs name must exist."""
     for name in named:
         if name not in calendars:
-            raise InvalidInput("calendars", name, f"is not a calendar of namespace {namespace!r}", "save it first")
+            remedy = f"save it first: `mainspring calendar save {name} …`, or `app.calendar`"
+            raise InvalidInput("calendars", name, f"is not a calendar of namespace {namespace!r}", remedy)
 
 
 def check_upstreams_known(namespace: str, jobs: Sequence[Job], known: Collection[str]) -> None:
