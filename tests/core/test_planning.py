@@ -23,9 +23,9 @@ from mainspring.core.planning.plans import (
     next_fire_at,
     pass_over,
     plan,
-    resume,
     written_at,
 )
+from mainspring.core.planning.revision import Revision, set_paused
 from mainspring.core.schedules.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
 from mainspring.core.schedules.calendars import Calendar, excluded, next_allowed_day
 from mainspring.core.schedules.triggers import (
@@ -377,6 +377,12 @@ class TestCalendars:
         assert next_fire_at(job, parse_instant("2026-03-31T23:50Z"), closed) == parse_instant("2026-05-01T00:00Z")
 
 
+def resumed(job: Job, now: Instant, calendars: dict[str, Calendar]) -> Revision:
+    revision = set_paused(job, now, calendars, "", paused=False)
+    assert revision is not None
+    return revision
+
+
 class TestResuming:
     @few_examples
     @given(timelines())
@@ -384,20 +390,21 @@ class TestResuming:
         self, timeline: tuple[Job, list[Instant]]
     ) -> None:
         job, wakes = timeline
-        planned = resume(replace(job, paused_at=START, paused_why="rebuilding"), wakes[-1], CALENDARS)
-        due = due_instants(job, wakes[-1])
-        assert [position for row in planned.firings for position in positions(due, row)] == list(range(len(due)))
-        assert {(row.outcome, row.reason) for row in planned.firings} <= {("skipped", "paused: rebuilding")}
-        assert not any(row.runs for row in planned.firings)
-        assert planned.next_fire_at == next_fire_at(job, wakes[-1], CALENDARS)
+        revision = resumed(replace(job, paused_at=START, paused_why="rebuilding"), wakes[-1], CALENDARS)
+        due, rows = due_instants(job, wakes[-1]), revision.passed_over
+        assert [position for row in rows for position in positions(due, row)] == list(range(len(due)))
+        assert {(row.outcome, row.reason) for row in rows} <= {("skipped", "paused: rebuilding")}
+        assert not any(row.runs for row in rows)
+        assert revision.job == replace(job, next_fire_at=next_fire_at(job, wakes[-1], CALENDARS))
 
     def test_nothing_due_changes_nothing(self) -> None:
         job = a_job(EveryTrigger(HOUR))
-        assert resume(job, START + MINUTE, {}) == Plan(job, (), job.next_fire_at)
+        assert resumed(replace(job, paused_at=START), START + MINUTE, {}) == Revision(job)
+        assert set_paused(job, START + MINUTE, {}, "", paused=False) is None
 
     def test_an_after_job_stays_due(self) -> None:
         job = replace(a_job(AfterTrigger(("load",))), next_fire_at=START)
-        assert resume(job, START + DAY, {}) == Plan(job, (), START)
+        assert resumed(replace(job, paused_at=START), START + DAY, {}) == Revision(job)
 
     def test_another_reason_can_be_given(self) -> None:
         (row,) = pass_over(a_job(AtTrigger(START + 1)), START + HOUR, {}, "the trigger was changed").firings

@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy, RunOptions
-from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
 from mainspring.core.schedules.calendar_rules import Blackout, Weekdays
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import (
@@ -35,6 +35,14 @@ def revised(job: Job, now: Instant, **changes: object) -> Revision:
     revision = revise(job, replace(job, **changes), now, CALENDARS)
     assert revision is not None
     return revision
+
+
+class TestAPause:
+    def test_keeps_the_next_instant_and_what_a_second_one_says_is_not_heard(self) -> None:
+        job = replace(stored(), paused_at=None, paused_why="")
+        revision = set_paused(job, START + HOUR, {}, "audit", paused=True)
+        assert revision == Revision(replace(job, paused_at=START + HOUR, paused_why="audit"))
+        assert set_paused(revision.job, START + DAY, {}, "other", paused=True) is None
 
 
 class TestANewJob:

@@ -151,7 +151,7 @@ class TestAnEdit:
     async def test_that_pauses_voids_the_plan_of_a_firing(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(lambda tx: jobs._pause(tx, "default", ["hourly"], "holidays"))
+        await first.does(lambda tx: jobs._set_paused(tx, "default", ["hourly"], "holidays", paused=True))
         async with first.before(postgres.fire([planning.plan(job, clock.now(), {})], None)) as second:
             await first.commits()
         assert [(answer.applied, answer.job) for answer in second.result()] == [(False, None)]

@@ -461,11 +461,6 @@ def skip_unknown(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, firings=tuple(firings))
 
 
-def resume(job: Job, now: Instant, calendars: Calendars) -> Plan:
-    """Go on after a pause: the instants that passed meanwhile are skipped, each accounted for."""
-    return pass_over(job, now, calendars, pause_reason(job.paused_why))
-
-
 def pause_reason(why: str) -> str:
     """Why an instant in a pause has no run."""
     return f"paused: {why}" if why else "paused"

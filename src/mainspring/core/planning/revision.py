@@ -1,4 +1,4 @@
-"""What becomes of a stored job when its definition changes: what it keeps, and when it is due next."""
+"""What becomes of a stored job that is edited, paused or resumed: what it keeps, and when it is due next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Job
-from mainspring.core.planning.plans import Calendars, PlannedFiring, next_fire_at, pass_over
+from mainspring.core.planning.plans import Calendars, PlannedFiring, next_fire_at, pass_over, pause_reason
 from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger
 
 _DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
@@ -62,6 +62,20 @@ def _retime(stored: Job, job: Job, now: Instant, calendars: Calendars) -> Revisi
     first = _first_fire_at if stored.trigger != job.trigger else next_fire_at
     due = now if isinstance(job.trigger, AfterTrigger) else first(job, now, calendars)
     return Revision(msgspec.structs.replace(job, next_fire_at=due), given_up)
+
+
+def set_paused(job: Job, now: Instant, calendars: Calendars, why: str, *, paused: bool) -> Revision | None:
+    """A job that is paused or resumed; None if it is so already.
+
+    A resumed job is due next after now, and the instants that passed during its pause are accounted for as skipped.
+    """
+    if paused == (job.paused_at is not None):
+        return None
+    if paused:
+        return Revision(msgspec.structs.replace(job, paused_at=now, paused_why=why))
+    plan = pass_over(job, now, calendars, pause_reason(job.paused_why))
+    resumed = msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
+    return Revision(resumed, plan.firings)
 
 
 def reconsider(job: Job, now: Instant, calendars: Calendars) -> Job:

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import TypeVar
 
-import msgspec
-
 from mainspring.core.instants import EARLIEST, LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
-from mainspring.core.planning import plans as planning
 from mainspring.core.planning.declaring import compare, differs
-from mainspring.core.planning.plans import PlannedFiring, earlier
-from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -101,9 +98,9 @@ class Jobs:
         reason: str,
         audit: Audit[list[Job]] | None = None,
     ) -> list[Job]:
-        if paused:
-            return await self._schedule(lambda tx: _pause(tx, namespace, names, reason), audit, size=len(names))
-        return await self._schedule(lambda tx: _resume(tx, namespace, names), audit, size=len(names))
+        return await self._schedule(
+            lambda tx: _set_paused(tx, namespace, names, reason, paused=paused), audit, size=len(names)
+        )
 
     async def remove_job(
         self, namespace: str, name: str, expected_version: int | None = None, *, audit: Audit[None] | None = None
@@ -223,7 +220,7 @@ class _Sync:
             await _write(tx, self._namespace, found.created, found.revisions)
             await tx.many(_Q["adopt"], [(job.id, job.origin, job.source) for job in found.adopted])
             if found.resumed:
-                await _resume(tx, self._namespace, found.resumed)
+                await _set_paused(tx, self._namespace, found.resumed, paused=False)
             return add_up(so_far, found.saved())
 
         return await self._db.write(audited(work, self._audit), patient=True)
@@ -287,33 +284,22 @@ async def _hold_all(tx: Transaction, namespace: str, names: Collection[str]) -> 
     return {job.name: job for job in sorted(await hold_jobs(tx, ids.values()), key=lambda job: job.name)}
 
 
-async def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str) -> list[Job]:
+async def _set_paused(
+    tx: Transaction, namespace: str, names: Collection[str], reason: str = "", *, paused: bool
+) -> list[Job]:
     jobs = await _hold_all(tx, namespace, names)
-    active = [job for job in jobs.values() if job.paused_at is None]
-    if active:
-        await tx.run(_Q["pause"], [job.id for job in active], tx.now, reason)
-        await mark_changed(tx, [job.id for job in active])
-        tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
-        early = await tx.fetch(_Q["fired_ahead"], [job.id for job in active], tx.now)
-        await end_unstarted(tx, [(row[0], Next(SKIPPED, planning.pause_reason(reason))) for row in early])
-    jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
-    return list(jobs.values())
-
-
-async def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
-    jobs = await _hold_all(tx, namespace, names)
-    paused = [job for job in jobs.values() if job.paused_at is not None]
-    if paused:
-        calendars = await calendars_for(tx, namespace, paused)
-        plans = [planning.resume(job, tx.now, calendars) for job in paused]
-        await tx.many(_Q["resume"], [(plan.job.id, plan.next_fire_at) for plan in plans])
-        await record(tx, [Entry(plan.job, plan.firings, "scheduled") for plan in plans])
-        await mark_changed(tx, [job.id for job in paused])
-        tx.events += [job_event("job.resumed", job, tx.now) for job in paused]
-        for plan in plans:
-            jobs[plan.job.name] = msgspec.structs.replace(
-                plan.job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at
-            )
+    calendars = {} if paused else await calendars_for(tx, namespace, jobs.values())
+    found = [(job, set_paused(job, tx.now, calendars, reason, paused=paused)) for job in jobs.values()]
+    if changes := [(old, new) for old, new in found if new is not None]:
+        switched = [new.job for _, new in changes]
+        await tx.many(_Q["set_paused"], [(job.id, job.paused_at, job.paused_why, job.next_fire_at) for job in switched])
+        await record(tx, [Entry(old, new.passed_over, "scheduled") for old, new in changes])
+        await mark_changed(tx, [job.id for job in switched])
+        tx.events += [job_event("job.paused" if paused else "job.resumed", job, tx.now, reason) for job in switched]
+        if paused:
+            early = await tx.fetch(_Q["fired_ahead"], [job.id for job in switched], tx.now)
+            await end_unstarted(tx, [(row[0], Next(SKIPPED, pause_reason(reason))) for row in early])
+        jobs |= {job.name: job for job in switched}
     return list(jobs.values())
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-import msgspec
-
 from mainspring.core.instants import EARLIEST, LATEST, Instant
 from mainspring.core.model import Edge, Firing, Job, NewRun
-from mainspring.core.planning import plans as planning
 from mainspring.core.planning.declaring import compare, differs
-from mainspring.core.planning.plans import Plan, PlannedFiring, earlier
-from mainspring.core.planning.revision import Revision, begin, reconsider, revise
+from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
+from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -90,9 +87,7 @@ class Jobs:
         reason: str,
         audit: Audit[list[Job]] | None = None,
     ) -> list[Job]:
-        if paused:
-            return await self._db.write(audited(lambda tx: _pause(tx, namespace, names, reason), audit))
-        return await self._db.write(audited(lambda tx: _resume(tx, namespace, names), audit))
+        return await self._db.write(audited(lambda tx: _set_paused(tx, namespace, names, reason, paused=paused), audit))
 
     async def remove_job(
         self, namespace: str, name: str, expected_version: int | None = None, *, audit: Audit[None] | None = None
@@ -204,7 +199,7 @@ class _Sync:
             _write(tx, self._namespace, found.created, found.revisions)
             tx.executemany(_Q["adopt"], [(job.origin, job.source, job.id) for job in found.adopted])
             if found.resumed:
-                _resume(tx, self._namespace, found.resumed)
+                _set_paused(tx, self._namespace, found.resumed, paused=False)
             return add_up(so_far, found.saved())
 
         return await self._db.write(audited(work, self._audit))
@@ -264,36 +259,25 @@ def _load_all(tx: Transaction, namespace: str, names: Collection[str]) -> list[J
     return sorted(read_jobs(tx.execute(_Q["by_id"], (to_json(list(ids.values())),))), key=lambda job: job.name)
 
 
-def _pause(tx: Transaction, namespace: str, names: Collection[str], reason: str) -> list[Job]:
+def _set_paused(
+    tx: Transaction, namespace: str, names: Collection[str], reason: str = "", *, paused: bool
+) -> list[Job]:
     jobs = {job.name: job for job in _load_all(tx, namespace, names)}
-    active = [job for job in jobs.values() if job.paused_at is None]
-    if active:
-        change = _next_change(tx)
-        tx.executemany(_Q["pause"], [(tx.now, reason, change, job.id) for job in active])
-        tx.events += [job_event("job.paused", job, tx.now, reason) for job in active]
+    calendars = {} if paused else calendars_for(tx, namespace, jobs.values())
+    found = [(job, set_paused(job, tx.now, calendars, reason, paused=paused)) for job in jobs.values()]
+    if changes := [(old, new) for old, new in found if new is not None]:
+        switched, change = [new.job for _, new in changes], _next_change(tx)
+        tx.executemany(_Q["set_paused"], [job_values(job) | {"changed": change} for job in switched])
+        recorder = Recorder(tx)
+        for old, new in changes:
+            recorder.record(old, new.passed_over, "scheduled")
+        tx.events += [job_event("job.paused" if paused else "job.resumed", job, tx.now, reason) for job in switched]
         tx.changed = True
-        early = tx.execute(_Q["fired_ahead"], (to_json([job.id for job in active]), tx.now)).fetchall()
-        end_unstarted(tx, [(run_id, Next(SKIPPED, planning.pause_reason(reason))) for (run_id,) in early])
-    jobs |= {job.name: msgspec.structs.replace(job, paused_at=tx.now, paused_why=reason) for job in active}
+        if paused:
+            early = tx.execute(_Q["fired_ahead"], (to_json([job.id for job in switched]), tx.now)).fetchall()
+            end_unstarted(tx, [(run_id, Next(SKIPPED, pause_reason(reason))) for (run_id,) in early])
+        jobs |= {job.name: job for job in switched}
     return list(jobs.values())
-
-
-def _resume(tx: Transaction, namespace: str, names: Collection[str]) -> list[Job]:
-    jobs = {job.name: job for job in _load_all(tx, namespace, names)}
-    paused = [job for job in jobs.values() if job.paused_at is not None]
-    if paused:
-        change, calendars = _next_change(tx), calendars_for(tx, namespace, paused)
-        jobs |= {job.name: _resume_one(tx, planning.resume(job, tx.now, calendars), change) for job in paused}
-        tx.changed = True
-    return list(jobs.values())
-
-
-def _resume_one(tx: Transaction, plan: Plan, change: int) -> Job:
-    job = plan.job
-    tx.execute(_Q["resume"], (plan.next_fire_at, change, job.id))
-    Recorder(tx).record(job, plan.firings, "scheduled")
-    tx.events.append(job_event("job.resumed", job, tx.now))
-    return msgspec.structs.replace(job, paused_at=None, paused_why="", next_fire_at=plan.next_fire_at)
 
 
 def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:

@@ -94,14 +94,11 @@ UPDATE mainspring.jobs SET task = $3, "trigger" = $4, args = $5, queue = $6, pri
                            options = $11, next_fire_at = $12, version = $2, updated_at = $13, origin = $14, source = $15
 WHERE id = $1 AND version = $2 - 1;
 
--- pause: stop firing
-UPDATE mainspring.jobs SET paused_at = $2, paused_why = $3 WHERE id = ANY ($1) AND paused_at IS NULL;
+-- set_paused: stop firing, or fire again
+UPDATE mainspring.jobs SET paused_at = $2, paused_why = $3, next_fire_at = $4 WHERE id = $1 AND (paused_at IS NULL) <> ($2::bigint IS NULL);
 
 -- fired_ahead: runs of jobs that were fired for instants to come, and wait for them
 SELECT id FROM mainspring.runs WHERE job_id = ANY ($1) AND state = 'pending' AND fire_at > $2 AND due_at > $2;
-
--- resume: fire again
-UPDATE mainspring.jobs SET paused_at = NULL, paused_why = '', next_fire_at = $2 WHERE id = $1 AND paused_at IS NOT NULL;
 
 -- remove: forget a definition
 WITH unchanged AS (DELETE FROM mainspring.changes WHERE job_id = $1) DELETE FROM mainspring.jobs WHERE id = $1;

@@ -86,15 +86,13 @@ UPDATE jobs SET task = :task, args = :args, queue = :queue, priority = :priority
                 updated_at = :updated_at, origin = :origin, source = :source
 WHERE id = :id AND version = :version - 1;
 
--- pause: stop firing
-UPDATE jobs SET paused_at = ?, paused_why = ?, changed = ? WHERE id = ? AND paused_at IS NULL;
+-- set_paused: stop firing, or fire again
+UPDATE jobs SET paused_at = :paused_at, paused_why = :paused_why, next_fire_at = :next_fire_at, changed = :changed
+WHERE id = :id AND (paused_at IS NULL) <> (:paused_at IS NULL);
 
 -- fired_ahead: runs of jobs that were fired for instants to come, and wait for them
 SELECT id FROM runs INDEXED BY runs_of_job
 WHERE job_id IN (SELECT value FROM json_each(?1)) AND state = 'pending' AND fire_at > ?2 AND due_at > ?2;
-
--- resume: fire again
-UPDATE jobs SET paused_at = NULL, paused_why = '', next_fire_at = ?, changed = ? WHERE id = ? AND paused_at IS NOT NULL;
 
 -- remove: forget a definition
 DELETE FROM jobs WHERE id = ?;
