@@ -32,13 +32,11 @@ def begin(order: Launch, files: Sequence[int], group: Group | None) -> int:
     """Start the program; returns its pid. Raises StartFailed if that fails."""
     if group is None and _is_simple(order, files):
         return _spawn(order, files)
-    hidden = files[-1] if order.get("hidden") else None
-    files = files if hidden is None else files[:-1]
     errors_from, errors_to = os.pipe()
     shim = os.getpid()
     pid = os.fork()
     if pid == 0:
-        _become(order, files, hidden, group, shim, errors_to)
+        _become(order, files, group, shim, errors_to)
     os.close(errors_to)
     with os.fdopen(errors_from, "rb") as pipe:
         words = pipe.read()
@@ -123,9 +121,7 @@ def _as_if(identity: Identity | None) -> Iterator[None]:
         os.setgroups(groups)
 
 
-def _become(
-    order: Launch, files: Sequence[int], hidden: int | None, group: Group | None, shim: int, errors_to: int
-) -> NoReturn:
+def _become(order: Launch, files: Sequence[int], group: Group | None, shim: int, errors_to: int) -> NoReturn:
     what = order["argv"][0]
     try:
         os.setsid()
@@ -135,7 +131,6 @@ def _become(
         for number in _ALTERED:
             signal.signal(number, signal.SIG_DFL)
         errors_to = fcntl.fcntl(errors_to, fcntl.F_DUPFD_CLOEXEC, _SAFE)
-        hidden = None if hidden is None else fcntl.fcntl(hidden, fcntl.F_DUPFD_CLOEXEC, _SAFE)
         _place(files)
         what = "limits"
         for name, value in order.get("rlimits", {}).items():
@@ -147,8 +142,6 @@ def _become(
             what = cwd
             os.chdir(cwd)
         what = order["argv"][0]
-        if hidden is not None:
-            os.execve(hidden, order["argv"], order["env"])
         os.execvpe(what, order["argv"], order["env"])
     except OSError as error:
         # Name what was asked for, not where the search path led.

@@ -39,12 +39,9 @@ _BY_PYTHON = (signal.SIGPIPE, signal.SIGXFSZ)
 """Signals that Python ignores, and resets itself for its children."""
 
 
-def main(worker: int, line: int, interpreter: int | None = None) -> None:
-    """Keep shims ready for each message on the socket and the files that come with it, until the worker is gone.
-    `interpreter` is the copy that this process was executed from, if it was."""
+def main(line: int, worker: int) -> None:
+    """Keep shims ready for each message on the socket and the files that come with it, until the worker is gone."""
     hide_memory()  # Orders hold secrets, and unconfined programs have the same user as their shims.
-    if interpreter is not None:
-        os.close(interpreter)
     while (free := os.open(os.devnull, os.O_RDWR)) <= _LAST_STREAM:
         pass  # The worker had it closed; no file that comes with a message may get its number.
     os.close(free)

@@ -10,13 +10,11 @@ from contextlib import suppress
 
 _SET_DEATH_SIGNAL = 1
 _SET_DUMPABLE = 4
-_SET_NAME = 15
 _SET_CHILD_SUBREAPER = 36
 _SET_NO_NEW_PRIVILEGES = 38
 _NEW_MOUNTS, _NEW_IPC = 0x00020000, 0x08000000
 _MOUNT_NO_SUID, _MOUNT_NO_DEVICES, _MOUNT_NO_EXEC = 2, 4, 8
 _MOUNT_BIND, _MOUNT_ALL_BELOW, _MOUNT_FOLLOWER = 4096, 16384, 1 << 19
-_MEMORY_FILE_CLOSES, _MEMORY_FILE_EXECUTES = 1, 0x10
 _LINUX = sys.platform == "linux"
 _libc = ctypes.CDLL(None, use_errno=True) if _LINUX else None
 
@@ -58,31 +56,6 @@ def hide_memory() -> None:
     """Keep other processes of the same user from reading the memory and the environment of this process, and from
     tracing it. Forks are hidden, too. A program that it executes is not, and has to hide itself."""
     _prctl(_SET_DUMPABLE, 0)
-
-
-def hidden_interpreter() -> int | None:
-    """A descriptor of a copy of this interpreter, in memory, that its user may execute and not read. The kernel hides
-    the memory of such a process before its first instruction, where `hide_memory` comes milliseconds later. None where
-    the system refuses, and for root: no other user can read its processes."""
-    if not _LINUX or os.geteuid() == 0:
-        return None
-    with suppress(OSError), open(os.path.realpath(sys.executable), "rb") as source:
-        try:
-            copy = os.memfd_create("python", _MEMORY_FILE_CLOSES | _MEMORY_FILE_EXECUTES)
-        except OSError:  # Before Linux 6.3 every file in memory can be executed.
-            copy = os.memfd_create("python", _MEMORY_FILE_CLOSES)
-        size = done = os.fstat(source.fileno()).st_size
-        while done and (done := done - os.sendfile(copy, source.fileno(), size - done, done)):
-            pass
-        os.fchmod(copy, 0o111)
-        return copy
-    return None
-
-
-def name_process(name: str) -> None:
-    """What `top` shows: a program that was executed by descriptor is named after its number."""
-    if _libc is not None:
-        _libc.prctl(_SET_NAME, name.encode(), 0, 0, 0)
 
 
 def leave_mounts() -> None:

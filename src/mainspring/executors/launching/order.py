@@ -51,8 +51,6 @@ class Launch(TypedDict, total=False):
     """Whether the program gets a private `$TMPDIR`, removed when it ends."""
     sandboxed: bool
     """Whether the program is bubblewrap, which must not get SIGTERM: its program would die of that."""
-    hidden: bool
-    """Whether the last file is no file of the program, but what to execute: see `hidden_interpreter`."""
     result_limit: int
     """If above zero, `$MAINSPRING_RESULT` names a file, and this many bytes of it are returned."""
 

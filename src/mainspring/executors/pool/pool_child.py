@@ -29,7 +29,7 @@ from mainspring.executor import ExecutableTask, Outcome, RunContext, TaskHooks, 
 from mainspring.executors.captured_output import hear_logging
 from mainspring.executors.failures import failed
 from mainspring.executors.function import call
-from mainspring.executors.launching.kernel import adopt_orphans, hide_memory, name_process
+from mainspring.executors.launching.kernel import adopt_orphans, hide_memory
 from mainspring.executors.pool.messages import CHANNEL, ModuleLocation, PoolMessage, PoolSetup, RunRequest
 from mainspring.process.lifetime import Lifetime
 from mainspring.process.secrets import take_over
@@ -248,7 +248,6 @@ def load(home: ModuleLocation) -> ModuleType:
 def serve_worker(find_task: FindTask) -> None:
     """Serve on the socket to the worker, until it closes; then end this process."""
     hide_memory()  # Before any secret arrives: other runs and commands may have the same user.
-    name_process("python")
     channel = socket.socket(fileno=CHANNEL)
     channel.set_inheritable(False)
     with suppress(BrokenPipeError, ConnectionResetError):

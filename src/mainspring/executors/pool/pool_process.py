@@ -222,7 +222,7 @@ async def start_process(
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         files = [nothing, *(write_end for _, write_end, _ in pipes), theirs.fileno()]
-        program = await launcher.start(launch, files, python=output is None)
+        program = await launcher.start(launch, files)
     except BaseException:
         ours.close()
         for read_end, _, _ in pipes:

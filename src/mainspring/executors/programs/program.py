@@ -20,7 +20,6 @@ from typing import TypeVar
 import msgspec
 
 from mainspring.executor import AttemptContext
-from mainspring.executors.launching.kernel import hidden_interpreter
 from mainspring.executors.launching.order import LENGTH, Launch
 from mainspring.executors.programs.output import Output
 from mainspring.executors.programs.pipe_reader import PipeReader
@@ -36,7 +35,7 @@ _LOST = "its shim was killed, and the program with it"
 ROOT = str(Path(__file__).resolve().parents[3])
 _READ = "import os; exec(os.read(0, 65536))"
 _FORK_SERVER = "import sys; sys.path.append({root!r}); from mainspring.executors.launching.fork_server import main; "
-_FORK_SERVER += "main({worker}, *{files})"
+_FORK_SERVER += "main({line}, {worker})"
 """Given as input, not as an argument: `pkill -f mainspring` would otherwise kill the processes that clean up after a
 worker, too."""
 
@@ -88,71 +87,50 @@ class Launcher:
         self._fork_server: subprocess.Popen[bytes] | None = None
         self._dismiss: weakref.finalize[..., Launcher] | None = None
         self._closed = False
-        self._opened = False
-        self._forget: weakref.finalize[[int], Launcher] | None = None
-        self._interpreter: int | None = None
-        """A copy of this interpreter whose processes are hidden from the start; None until the first program starts,
-        and where there can be none."""
 
-    async def start(self, order: Launch, files: Sequence[int], *, python: bool = False) -> Program:
-        """Start a program with these open files. Raises NotStarted if that fails. `python` says that it is this
-        interpreter, unconfined: no process of the same user can read or trace it, from its start on."""
+    async def start(self, order: Launch, files: Sequence[int]) -> Program:
+        """Start a program with these open files. Raises NotStarted if that fails."""
         for _ in range(_MOST_LOST):
             try:
-                return await self._start(order, files, python)
+                return await self._start(order, files)
             except ShimLost as error:
                 if await asyncio.to_thread(_has_ended, self._fork_server):
-                    if self._fork_server is not None and self._fork_server.returncode > 0:
-                        self._forget_interpreter()  # It does not find its libraries from where the copy is.
                     self._let_go()  # The fork server was killed, and the launch was never done.
                 elif not isinstance(error, LaunchUnread):
                     raise
-        return await self._start(order, files, python)
+        return await self._start(order, files)
 
-    async def _start(self, order: Launch, files: Sequence[int], python: bool) -> Program:
+    async def _start(self, order: Launch, files: Sequence[int]) -> Program:
         ours, theirs = socket.socketpair()
         try:
             with theirs:
-                hidden = self._send(theirs.fileno(), files, python)
+                self._send([theirs.fileno(), *files])
             ours.setblocking(False)
             program = Program(ours)
-            await program.begin({**order, "hidden": True} if hidden else order)
+            await program.begin(order)
         except BaseException:
             ours.close()
             raise
         return program
 
-    def _send(self, control: int, files: Sequence[int], python: bool) -> bool:
-        """Hand the files of a program to a shim; returns whether the program is hidden from its start on."""
+    def _send(self, files: Sequence[int]) -> None:
         if self._line is not None:
             with suppress(OSError):  # The fork server is gone: start another.
-                return self._send_by(self._line, control, files, python)
+                socket.send_fds(self._line, [b"k"], files)
+                return
             self._let_go()
         if self._closed:
             raise ShimLost(errno.ESHUTDOWN, "this worker has stopped")
         self._line = self._open()
-        try:
-            return self._send_by(self._line, control, files, python)
-        except OSError as error:
-            raise LaunchUnread(errno.EPIPE, "the fork server ended before the program started") from error
-
-    def _send_by(self, line: socket.socket, control: int, files: Sequence[int], python: bool) -> bool:
-        hidden = [self._interpreter] if python and self._interpreter is not None else []
-        socket.send_fds(line, [b"k"], [control, *files, *hidden])
-        return bool(hidden)
+        socket.send_fds(self._line, [b"k"], files)
 
     def _open(self) -> socket.socket:
-        if not self._opened:
-            self._opened, self._interpreter = True, hidden_interpreter()
-            if self._interpreter is not None:
-                self._forget = weakref.finalize(self, os.close, self._interpreter)
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            try:
-                self._fork_server = _open_fork_server(theirs.fileno(), self._interpreter)
-            except OSError:
-                self._forget_interpreter()  # The system executes nothing that is in memory.
-                self._fork_server = _open_fork_server(theirs.fileno(), None)
+            code = _FORK_SERVER.format(root=ROOT, line=theirs.fileno(), worker=os.getpid()).encode()
+            argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
+            # Without the environment of the worker: it may hold secrets, and programs can read it in /proc.
+            self._fork_server = _popen(argv, theirs.fileno(), code)
         self._dismiss = weakref.finalize(self, _dismiss, ours, self._fork_server)
         return ours
 
@@ -160,12 +138,6 @@ class Launcher:
         """Start no more programs. Those that still run go on until they are closed."""
         self._closed = True
         self._let_go()
-        self._forget_interpreter()
-
-    def _forget_interpreter(self) -> None:
-        if self._forget is not None:
-            self._forget()
-        self._interpreter = self._forget = None
 
     def _let_go(self) -> None:
         if self._dismiss is not None:
@@ -173,17 +145,14 @@ class Launcher:
         self._line = self._fork_server = self._dismiss = None
 
 
-def _open_fork_server(line: int, hidden: int | None) -> subprocess.Popen[bytes]:
-    """Without the environment of the worker: it may hold secrets, and programs can read it in /proc."""
-    argv = [sys.executable, "-I", "-S", "-c", _READ, f"keeps the programs of {os.getpid()}"]
-    executable, files = (None, [line]) if hidden is None else (f"/proc/self/fd/{hidden}", [line, hidden])
+def _popen(argv: Sequence[str], line: int, given: bytes) -> subprocess.Popen[bytes]:
     read_end, write_end = os.pipe()
     try:
-        os.write(write_end, _FORK_SERVER.format(root=ROOT, files=files, worker=os.getpid()).encode())
+        os.write(write_end, given)
     finally:
         os.close(write_end)
     try:
-        return subprocess.Popen(argv, executable=executable, pass_fds=files, stdin=read_end, env={})
+        return subprocess.Popen(argv, pass_fds=[line], stdin=read_end, env={})
     finally:
         os.close(read_end)
 
