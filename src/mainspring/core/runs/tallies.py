@@ -5,7 +5,8 @@ A pure function of the events: the loop that keeps them adds what it computes to
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeVar, get_args
 
@@ -98,31 +99,49 @@ def tally_events(events: Iterable[Event], levels: Mapping[int, Duration] = NO_LE
     """What events add to the tallies: for the namespace, for the job and the task that each names, and for the priority
     of what starts. `levels` are the service levels: how late a run of a priority may start."""
     found: dict[TallyKey, Tally] = {}
-    for event in events:
-        if event.priority is not None and event.late is not None:
-            key = TallyKey(event.namespace, "priority", period_of("priority", event.at), str(event.priority))
-            beyond = event.late > levels.get(event.priority, event.late)
-            found.setdefault(key, Tally({}, {}, {})).add(Tally(late={step_of(event.late): 1}, beyond=int(beyond)))
-        counted = _counted(event)
-        if counted is None:
-            continue
-        names: tuple[tuple[Kind, str | None], ...] = (("all", ""), ("job", event.job), ("task", event.task))
-        for kind, name in names:
-            if name is not None:
-                key = TallyKey(event.namespace, kind, period_of(kind, event.at), name)
-                found.setdefault(key, Tally({}, {}, {})).add(counted)
+    # Equal entries are counted first: there are thousands of them for each tally.
+    for (key, part, step, amount), times in Counter(_entries(events, levels)).items():
+        tally = found.setdefault(TallyKey(*key), Tally({}, {}, {}))
+        if part == "beyond":
+            tally.beyond += times
+        else:
+            counts: dict[int | str, int] = getattr(tally, part)
+            counts[step] = counts.get(step, 0) + times * amount
     return found
 
 
-def _counted(event: Event) -> Tally | None:
-    """What one event counts; None if it counts nothing. A run is late against the instant that it was fired for."""
-    if event.kind == "run.running":
-        if event.attempt != 1 or event.fire_at is None:
-            return None
-        return Tally(late={step_of(max(event.at - event.fire_at, 0)): 1})
-    subject, _, outcome = event.kind.partition(".")
-    ended = next((each for each in OUTCOMES if each == outcome), None)
-    if ended is None or subject not in ("run", "firing"):
-        return None
-    took = {} if event.duration is None else {step_of(event.duration): 1}
-    return Tally({ended: max(event.count or 1, 1)}, took=took)
+_Key = tuple[str, Kind, Instant, str]
+_Entry = tuple[_Key, Literal["outcomes", "late", "took", "beyond"], int | str, int]
+"""A tally, the part of it that counts, what is counted there, and how often."""
+_ENDS: Final = {f"{subject}.{outcome}": outcome for subject in ("run", "firing") for outcome in OUTCOMES}
+
+
+def _entries(events: Iterable[Event], levels: Mapping[int, Duration]) -> Iterator[_Entry]:
+    for event in events:
+        if event.late is not None and event.priority is not None:
+            key: _Key = (event.namespace, "priority", period_of("priority", event.at), str(event.priority))
+            yield key, "late", step_of(event.late), 1
+            if event.late > levels.get(event.priority, event.late):
+                yield key, "beyond", 0, 1
+        if event.kind == "run.running":
+            # A run is late against the instant that it was fired for.
+            if event.attempt == 1 and event.fire_at is not None:
+                late = step_of(max(event.at - event.fire_at, 0))
+                for key in _keys(event):
+                    yield key, "late", late, 1
+        elif (outcome := _ENDS.get(event.kind)) is not None:
+            took = None if event.duration is None else step_of(event.duration)
+            for key in _keys(event):
+                yield key, "outcomes", outcome, max(event.count or 1, 1)
+                if took is not None:
+                    yield key, "took", took, 1
+
+
+def _keys(event: Event) -> list[_Key]:
+    """The tallies of a namespace, a job and a task that an event counts in."""
+    keys: list[_Key] = [(event.namespace, "all", period_of("all", event.at), "")]
+    if event.job is not None:
+        keys.append((event.namespace, "job", period_of("job", event.at), event.job))
+    if event.task is not None:
+        keys.append((event.namespace, "task", period_of("task", event.at), event.task))
+    return keys
