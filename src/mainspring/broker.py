@@ -5,6 +5,9 @@ worker that receives it claims the run from the store, which grants the claim on
 the run is pending, due and of that token. A message that is late, duplicated or forged therefore claims nothing. A lost
 message costs time only: the dispatcher publishes again what is due, and workers look at the store once a second, and
 all the time while the broker does not answer.
+
+Where many runs are due, only the first of them get messages, which say that there are more: the worker that receives
+one claims as many runs as it has room for from the store. A message for each would cost more than the runs themselves.
 """
 
 from __future__ import annotations
@@ -30,6 +33,8 @@ class Notice(NamedTuple):
 
     run_id: str
     token: int
+    """The run's token; `-1 - token` where more runs of the place and priority are due than have notices. A broker
+    passes it on unread. A worker that does not know the negative ones is refused the run, and finds it in the store."""
     namespace: str
     queue: str
     region: str
@@ -44,6 +49,10 @@ class Notice(NamedTuple):
         """Where the run waits."""
         return Place(self.namespace, self.queue, self.region)
 
+    def with_more(self) -> Notice:
+        """The same, saying that more are due."""
+        return self._replace(token=~self.token)
+
 
 class Delivery(NamedTuple):
     """A message that a subscription received and must acknowledge or release."""
@@ -57,6 +66,16 @@ class Delivery(NamedTuple):
     sent_at: Instant | None = None
     """When the message was published, by the clock of the publisher or of the broker; None if the broker keeps no
     time."""
+
+    @property
+    def more(self) -> bool:
+        """Whether more runs are due than have messages."""
+        return self.token < 0
+
+    @property
+    def claim(self) -> tuple[str, int]:
+        """The run and its token, as the store knows it."""
+        return self.run_id, ~self.token if self.more else self.token
 
 
 class Depth(NamedTuple):

@@ -13,7 +13,7 @@ from mainspring.broker import Notice
 from mainspring.conformance.store.samples import a_run
 from mainspring.errors import BrokerUnavailable
 from mainspring.process.metrics import Metrics
-from mainspring.services.announcer import Announcer
+from mainspring.services.announcer import FIRST, MOST, Announcer
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -24,11 +24,13 @@ class Line(MemoryBroker):
     def __init__(self) -> None:
         super().__init__("memory://", AdapterContext())
         self.published: list[list[str]] = []
+        self.tokens: list[int] = []
         self.answers = asyncio.Event()
         self.away = False
 
     async def publish(self, notices: Sequence[Notice]) -> None:
         self.published.append([notice.run_id for notice in notices])
+        self.tokens += [notice.token for notice in notices]
         await self.answers.wait()
         if self.away:
             raise BrokerUnavailable("away")
@@ -120,6 +122,25 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet
     source = listened(store, line, clock)
     assert await source.submit([a_run(clock, due_at=clock.now() + 1)])
     assert (line.published, store.said) == ([], 1)
+    await source.close()
+
+
+async def test_of_a_large_submission_the_first_of_each_place_are_published_and_listeners_hear_at_once(
+    clock: JumpingClock,
+) -> None:
+    store, line = Heralded(clock), Line()
+    line.answers.set()
+    source = listened(store, line, clock)
+    many = [a_run(clock) for _ in range(MOST)]
+    few = [a_run(clock, priority=1) for _ in range(3)]
+    assert await source.submit([*many, *few])
+    assert store.said == 1
+    await let_pass(clock, "1ms")
+    assert line.published == [[run.id for run in [*many[:FIRST], *few]]]
+    assert [token < 0 for token in line.tokens] == [True] * FIRST + [False] * len(few)
+    assert await source.submit(large := [a_run(clock) for _ in range(MOST)])
+    await let_pass(clock, "1ms")
+    assert line.published[1:] == [[run.id for run in large]]  # One message for each is not too many.
     await source.close()
 
 

@@ -20,7 +20,7 @@ from mainspring.errors import BrokerUnavailable, StoreUnavailable
 from mainspring.process.metrics import Metrics
 from mainspring.services.breaker import SLOW_S, CircuitBreaker
 from mainspring.services.broker_metrics import DepthReader, measured_publish
-from mainspring.services.scheduler.dispatcher import AGAIN_S, AGAIN_TWICE_S, Dispatcher
+from mainspring.services.scheduler.dispatcher import AGAIN_S, AGAIN_TWICE_S, FULL_GAP_S, LIMIT, Dispatcher
 from mainspring.services.store_layers import MeasuredStore
 from mainspring.services.worker.broker_source import EXTEND_S, LOOK_S, BrokerSource
 from mainspring.services.worker.claimer import ClaimSource
@@ -216,6 +216,45 @@ async def test_a_backlog_is_claimed_from_the_store_until_it_is_worked_off(
     assert line.asked == 2
 
 
+async def test_a_message_that_says_there_is_more_fills_the_worker_from_the_store(
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
+) -> None:
+    runs = [a_run(clock) for _ in range(30)]
+    await submit(store, *runs)
+    await line.publish([notice.with_more() for notice in (await store.due_runs(3))[0]])
+    assert await claim(source, 10) == [run.id for run in runs[:10]]
+    assert await claim(source, 30) == [run.id for run in runs[10:]]
+    assert line.asked == 1  # There was a backlog.
+    await let_pass(clock, "1ms")
+    assert line.acked == [run.id for run in runs[:3]]
+
+
+async def test_what_a_message_says_of_more_is_refused_where_its_run_has_another_token(
+    store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
+) -> None:
+    run = a_run(clock)
+    await submit(store, run)
+    (notice,), _ = await store.due_runs(1)
+    (held,) = await store.claim(a_worker("other"), 1, TTL, "strict")
+    await line.publish([notice.with_more()])
+    assert await claim(source) == []
+    await store.hand_back([(run.id, held.token)])
+    assert await store.claim_these(a_worker("w"), [(run.id, ~held.token)], TTL) == []
+    assert len(await store.claim_these(a_worker("w"), [(run.id, held.token)], TTL)) == 1
+
+
+async def test_what_was_delivered_is_kept_where_the_store_cannot_be_asked_for_more(
+    store: SqliteStore, line: Line, clock: JumpingClock
+) -> None:
+    faulty: Any = FaultyStore(store)
+    source = await subscribed(faulty, line, clock)
+    runs = [a_run(clock) for _ in range(5)]
+    await submit(store, *runs)
+    await line.publish([notice.with_more() for notice in (await store.due_runs(2))[0]])
+    faulty.lose_request("claim")
+    assert await claim(source) == [run.id for run in runs[:2]]
+
+
 async def test_what_was_claimed_is_not_forgotten_where_the_broker_goes_away(
     store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
@@ -304,6 +343,40 @@ class TestDispatcher:
             assert len(line.published) == 1
             await let_pass(clock, "2s")
             assert len(line.published) == 2
+
+    async def test_of_many_the_first_are_published_and_say_that_there_are_more(
+        self, store: SqliteStore, line: Line, clock: JumpingClock
+    ) -> None:
+        many, other = [a_run(clock) for _ in range(3 * LIMIT)], a_run(clock, queue="other")
+        await submit(store, *many)
+        dispatcher = Dispatcher(store, line, lambda: True, clock, Random(0))
+        async with turning(dispatcher):
+            await let_pass(clock, "10ms")
+            assert line.published == [run.id for run in many[:LIMIT]]
+            assert {notice.token for notice in line.queued.values()} == {~0}
+            await store.claim(a_worker("w"), LIMIT, TTL, "strict")
+            await submit(store, other)
+            dispatcher.wake()
+            await let_pass(clock, "20ms")
+            assert line.published[LIMIT:] == [other.id]  # The others wait for a moment.
+            await let_pass(clock, f"{FULL_GAP_S:g}s")
+            assert line.published[LIMIT + 1 :] == [run.id for run in many[LIMIT : 2 * LIMIT]]
+            await store.claim(a_worker("w"), LIMIT + 1, TTL, "strict")
+            await let_pass(clock, f"{FULL_GAP_S:g}s")
+            assert line.published[2 * LIMIT + 1 :] == [run.id for run in many[2 * LIMIT + 1 :]]
+            assert line.queued[many[-1].id].token == 0
+
+    async def test_runs_that_no_worker_can_execute_do_not_silence_those_behind_them(
+        self, store: SqliteStore, line: Line, clock: JumpingClock
+    ) -> None:
+        line.capabilities = Capabilities(deduplicates=False)
+        await submit(store, *(a_run(clock, task="unknown") for _ in range(LIMIT)))
+        async with turning(Dispatcher(store, line, lambda: True, clock, Random(0))):
+            await let_pass(clock, "10ms")
+            line.queued.clear()
+            await submit(store, a_run(clock))
+            await let_pass(clock, f"{2 * FULL_GAP_S:g}s")
+            assert [notice.token for notice in line.queued.values()] == [~0]
 
     async def test_only_whoever_leads_tells(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
         await submit(store, a_run(clock))

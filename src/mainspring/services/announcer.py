@@ -17,8 +17,11 @@ from mainspring.services.breaker import CircuitBreaker
 from mainspring.services.broker_metrics import measured_publish
 from mainspring.store import Store
 
-MOST: Final = 1_000
-"""Published at once of one submission. The dispatcher publishes the rest in its turn."""
+MOST: Final = 100
+"""A submission of more runs is not published run by run."""
+FIRST: Final = 20
+"""Of such a submission, this many of each queue, region and priority are published, saying that there are more: so many
+workers are woken at once, and find the rest in the store. The dispatcher wakes the others."""
 HINT_S: Final = 0.1
 """Delay before listeners to the store hear of what was published: at once, they would compete with the worker that
 starts it."""
@@ -37,10 +40,10 @@ class Announcer:
     def accepted(self, runs: Sequence[NewRun]) -> None:
         """See `store.SubmissionListener`."""
         now = self._store.now()
-        due = [_notice_of(run) for run in runs[:MOST] if run.due_at <= now and not (run.after or run.lines)]
+        due = [run for run in runs if run.due_at <= now and not (run.after or run.lines)]
         if due:
-            self._publisher().publish(due)
-        else:
+            self._publisher().publish([_notice_of(run) for run in due] if len(due) <= MOST else _first_of_each(due))
+        if not due or len(due) > MOST:
             self._store.announce()
 
     async def close(self) -> None:
@@ -60,6 +63,18 @@ class Announcer:
 def _notice_of(run: NewRun) -> Notice:
     place = (run.namespace, run.queue, run.region)
     return Notice(run.id, 0, *place, run.priority, run.due_at, order_key=run.key or run.job_id or "")
+
+
+def _first_of_each(runs: Sequence[NewRun]) -> list[Notice]:
+    """Notices of the first runs of each place and priority, those of more than these saying so."""
+    lines: dict[tuple[str, str, str, int], list[NewRun]] = {}
+    for run in runs:
+        lines.setdefault((run.namespace, run.queue, run.region, run.priority), []).append(run)
+    return [
+        _notice_of(run).with_more() if len(line) > FIRST else _notice_of(run)
+        for line in lines.values()
+        for run in line[:FIRST]
+    ]
 
 
 class _Publisher:

@@ -42,7 +42,7 @@ async def test_offsets_may_be_committed_after_the_work(clock: ManualClock, tmp_p
     source, arrived = BrokerSource(store, broker, SystemClock(), "w"), asyncio.Event()
     source.start(worker, arrived.set)
     async with asyncio.timeout(60):
-        while not (claims := await source._receive(worker, 1, TTL) if source.delivers() else []):
+        while not (claims := (await source._receive(worker, 1, TTL))[0] if source.delivers() else []):
             await asyncio.sleep(0.05)
         assert sum(each.waiting for each in await broker.depth()) == 1
         source.ended([(each.run_id, each.token) for each in claims])

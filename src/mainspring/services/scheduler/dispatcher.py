@@ -1,26 +1,27 @@
 """Publishes what is due: soon after it is, and again for as long as no worker has claimed it.
 
 A broker that was emptied is thereby filled again, and a message that was lost is sent again. Only the first of each
-queue, region and priority are published: the rest follow as these are claimed.
+queue, region and priority are published. Where more are due, their messages say so, and workers claim from the store.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from random import Random
 from typing import Final
 
-from mainspring.broker import Broker, Notice
+from mainspring.broker import Broker, Notice, Place
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND
 from mainspring.services.broker_metrics import measured_publish
 from mainspring.services.loop import Loop
 from mainspring.store import Store
 
-LIMIT: Final = 2_000
-"""Published at once of each queue, region and priority."""
+LIMIT: Final = 50
+"""Published at once of each queue, region and priority: so many workers are woken."""
 FULL_GAP_S: Final = 0.25
-"""While there are more, workers find them in the store: see `broker_source`."""
+"""How often to publish where more are due: the workers that were woken find them in the store (`broker_source`)."""
 GAP_S: Final = 0.01
 """Runs that come due within this time are published together."""
 AGAIN_S: Final = 1.0
@@ -29,6 +30,8 @@ AGAIN_TWICE_S: Final = 15.0
 """As AGAIN_S, for a broker that would then hold the message twice. Workers find in the store what it lost, within a
 second."""
 LONGEST_WAIT_S: Final = 0.5
+Line = tuple[Place, int]
+"""A place and a priority."""
 
 
 class Dispatcher(Loop):
@@ -45,27 +48,51 @@ class Dispatcher(Loop):
         self._again_s = AGAIN_S if broker.capabilities.deduplicates else AGAIN_TWICE_S
         self._published: dict[str, tuple[int, float]] = {}
         """Token and time of what was published lately."""
+        self._full: dict[Line, float] = {}
+        """The places and priorities where more are due, and when some were last published there."""
 
     async def turn(self) -> float:
         if not self._leads():
             self._published.clear()
+            self._full.clear()
             return LONGEST_WAIT_S
         now = self.clock.monotonic()
         if now < self._looked_at + GAP_S:
             return self._looked_at + GAP_S - now
         due, next_at = await self._store.due_runs(LIMIT)
         self._looked_at = self.clock.monotonic()
-        news = [notice for notice in due if self._is_news(notice, now)]
+        lines: dict[Line, list[Notice]] = {}
+        for notice in due:
+            lines.setdefault((notice.place, notice.priority), []).append(notice)
+        news = [notice for line, notices in lines.items() for notice in self._news_of(line, notices, now)]
         if news:
             await measured_publish(self._broker, news, self._store.metrics, self.clock)
-        self._published = {notice.run_id: self._published.get(notice.run_id, (0, 0.0)) for notice in due} | {
-            notice.run_id: (notice.token, now) for notice in news
-        }
-        if len(due) >= LIMIT:
-            self._looked_at += FULL_GAP_S - GAP_S
-            return FULL_GAP_S
+        self._note(due, lines, news, now)
         wait_s = LONGEST_WAIT_S if next_at is None else (next_at - self._store.now()) / SECOND
-        return min(max(wait_s, GAP_S), LONGEST_WAIT_S)
+        return min(max(wait_s, GAP_S), FULL_GAP_S if self._full else LONGEST_WAIT_S)
+
+    def _news_of(self, line: Line, due: Sequence[Notice], now: float) -> list[Notice]:
+        """What is to be published of the runs of one place and priority. Where more are due, that is at least one: no
+        worker may be able to execute the first runs, while others wait behind them."""
+        news = [notice for notice in due if self._is_news(notice, now)]
+        if len(due) < LIMIT:
+            return news
+        if now < self._full.get(line, -inf) + FULL_GAP_S:
+            return []
+        return [notice.with_more() for notice in news or due[:1]]
+
+    def _note(
+        self, due: Sequence[Notice], lines: Mapping[Line, Sequence[Notice]], news: Sequence[Notice], now: float
+    ) -> None:
+        sent = {notice.run_id for notice in news}
+        self._published = {
+            notice.run_id: (notice.token, now) if notice.run_id in sent else self._published[notice.run_id]
+            for notice in due
+            if notice.run_id in sent or notice.run_id in self._published
+        }
+        published = {(notice.place, notice.priority) for notice in news}
+        full = [line for line, notices in lines.items() if len(notices) >= LIMIT]
+        self._full = {line: now if line in published else self._full.get(line, now) for line in full}
 
     def _is_news(self, notice: Notice, now: float) -> bool:
         token, published_at = self._published.get(notice.run_id, (-1, 0.0))

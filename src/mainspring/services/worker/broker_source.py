@@ -25,7 +25,9 @@ from mainspring.store import Outlook, Store
 ROUNDS: Final = 10
 """How often in a row deliveries that the store refuses are replaced by others."""
 LOOK_S: Final = 1.0
-"""How often the store is asked while the broker delivers nothing, and the broker while there is a backlog."""
+"""How often the store is asked while the broker delivers nothing."""
+RECEIVE_S: Final = 0.25
+"""How often the broker is asked while there is a backlog: as often as the dispatcher publishes then."""
 ACK_S: Final = 0.001
 """Delay before acknowledging, so that the run that just started does not compete for the CPU."""
 EXTEND_S: Final = 5.0
@@ -98,10 +100,12 @@ class BrokerSource:
             self._later(partial(self._breaker.call, self._broker.ping))
         elif self._subscription is not None and not ahead and self._should_receive(worker):
             try:
-                claims = await self._receive(worker, limit, ttl)
+                claims, more = await self._receive(worker, limit, ttl)
             except BrokerUnavailable as error:
                 log.debug("claiming from the store: %s", error)
             else:
+                if more:
+                    return await self._fill_up(claims, worker, limit, ttl, ordering)
                 was_deep = worker.priorities in self._deep
                 self._note_depth(worker, was_deep or len(claims) >= limit >= MANY)
                 now = self._clock.monotonic()
@@ -114,11 +118,25 @@ class BrokerSource:
             self._note_depth(worker, len(claims) >= limit)
         return claims
 
+    async def _fill_up(
+        self, claims: list[Claim], worker: Worker, limit: int, ttl: Duration, ordering: Ordering
+    ) -> list[Claim]:
+        """More is due than was delivered: claim as much of it as there is room for."""
+        if len(claims) < limit:
+            try:
+                claims += await self._store.claim(worker, limit - len(claims), ttl, ordering)
+            except StoreError:
+                if not claims:
+                    raise
+        self._note_depth(worker, len(claims) >= limit)
+        return claims
+
     def _should_receive(self, worker: Worker) -> bool:
         """A backlog is claimed from the store. All the same the broker is asked now and then: what it holds of the
         backlog must go, and what cannot be read must be found, however long the backlog lasts."""
         now = self._clock.monotonic()
-        if worker.priorities in self._deep and now - self._received_at.get(worker.priorities, self._began_at) < LOOK_S:
+        since_s = now - self._received_at.get(worker.priorities, self._began_at)
+        if worker.priorities in self._deep and since_s < RECEIVE_S:
             return False
         self._received_at[worker.priorities] = now
         return True
@@ -136,8 +154,10 @@ class BrokerSource:
             return await self._store.look(worker, idle=idle, fresh=fresh)
         return Outlook(self._store.now() if fresh else None)
 
-    async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> list[Claim]:
+    async def _receive(self, worker: Worker, limit: int, ttl: Duration) -> tuple[list[Claim], bool]:
+        """What was delivered and could be claimed, and whether more is due."""
         claims: list[Claim] = []
+        more = False
         subscription = self._subscription
         if subscription is None:
             raise BrokerUnavailable("this worker has not subscribed yet")
@@ -153,18 +173,19 @@ class BrokerSource:
                 break
             try:
                 async with self._extended(subscription, deliveries):
-                    got = await self._store.claim_these(worker, [(each.run_id, each.token) for each in deliveries], ttl)
+                    got = await self._store.claim_these(worker, [each.claim for each in deliveries], ttl)
             except StoreError:
                 self._later(partial(self._breaker.call, partial(subscription.release, deliveries)))
                 if claims:
                     break
                 raise
             claims += got
+            more = more or any(each.more for each in deliveries)
             self._count(deliveries, len(got))
             self._settle(deliveries, got)
-            if len(claims) >= limit or len(deliveries) < wanted:
+            if more or len(claims) >= limit or len(deliveries) < wanted:
                 break
-        return claims
+        return claims, more
 
     def _settle(self, deliveries: Sequence[Delivery], got: Sequence[Claim]) -> None:
         """Acknowledge deliveries whose runs were claimed or refused; or keep the claimed ones until their work ends."""
