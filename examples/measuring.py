@@ -157,6 +157,8 @@ class Measured(NamedTuple):
     figures: str
     row: str
     cpu_row: str
+    failed: bool = False
+    """Whether not all work was done."""
 
     def __str__(self) -> str:
         return f"{self.figures}\n{self.row}\n{self.cpu_row}"
@@ -171,7 +173,8 @@ def report_load(
 ) -> Measured:
     """The figures. `latencies_s` are in the order in which the jobs were offered; `what` says what they span."""
     if not latencies_s:
-        return Measured(f"{source.system}: nothing was done", "", "")
+        row = f"| {source.system} | nothing was done | | | | |"
+        return Measured(f"{source.system}: nothing was done", row, "", failed=True)
     ordered, done = sorted(latencies_s), len(latencies_s)
     p50, p99, worst = (_part(ordered, part) for part in (0.5, 0.99, 1.0))
     first, second = (_part(sorted(half), 0.5) for half in (latencies_s[: done // 2 or 1], latencies_s[done // 2 :]))

@@ -14,6 +14,9 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from aiokafka.admin import AIOKafkaAdminClient
 
 from examples.running import Process, Stage, connected, find_service, new_stage, report, until
 from mainspring.testing.checking import Verdict
@@ -42,6 +45,8 @@ class Outcome(NamedTuple):
     """Entries that are left in all caches."""
     garbage: int
     """Objects without a reference that are left."""
+    topics: set[str]
+    """Those of Kafka that were used, without their prefix."""
 
 
 def settings(elector: Elector) -> dict[str, str]:
@@ -155,7 +160,19 @@ async def _outcome(stage: Stage, ledger: Any, failover_s: float, during: set[str
         during=during,
         cached=await ledger.fetchval("SELECT count(*) FROM google.cache"),
         garbage=await ledger.fetchval("SELECT count(*) FROM google.objects WHERE NOT referenced"),
+        topics=await _topics(stage.environment["MAINSPRING_BROKER"]),
     )
+
+
+async def _topics(broker: str) -> set[str]:
+    url = urlsplit(broker)
+    (prefix,) = parse_qs(url.query)["prefix"]
+    admin = AIOKafkaAdminClient(bootstrap_servers=url.netloc)
+    await admin.start()
+    try:
+        return {name.removeprefix(prefix) for name in await admin.list_topics() if name.startswith(prefix)}
+    finally:
+        await admin.close()
 
 
 if __name__ == "__main__":

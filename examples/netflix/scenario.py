@@ -1,12 +1,13 @@
 """Uploads become encodings over Kafka. A worker is killed in the middle of one, and one source cannot be decoded.
 
-`python -m examples.netflix.scenario` plays it.
+`python -m examples.netflix.scenario` plays it; `… scale` lets the load decide how many workers there are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import secrets
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +22,12 @@ from mainspring.testing.servers.process import free_port
 HERE = Path(__file__).parent
 VIDEOS = 8
 BROKEN = "v-broken"
+MOST_WORKERS = 3
+SCALE = (
+    *("scale", "--min", "1", "--max", str(MOST_WORKERS), "--depth-per-worker", "2", "--interval", "200ms"),
+    *("--up-window", "0s", "--up-percent", "900", "--down-window", "1s", "--down-workers", "10"),
+)
+"""The autoscaler, in a hurry: by default it waits for a minute before it grows, and for five before it shrinks."""
 
 
 class Outcome(NamedTuple):
@@ -77,6 +84,53 @@ async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outco
     return await _outcome(stage, ledger, answers, again)
 
 
+class Scaled(NamedTuple):
+    """What came of a load that decided about the workers."""
+
+    most: int
+    """Workers at once."""
+    left: int
+    """Workers after the load."""
+    outputs: dict[str, list[str]]
+    """See `Outcome`."""
+
+
+async def play_scaled(folder: Path | None = None) -> Scaled:
+    """Uploads wait for one worker; `mainspring scale` starts others, and drains them when all is encoded."""
+    settings = {"MAINSPRING_BROKER": kafka_url(), "ENCODER_WORK": "500"}
+    with report(f"Netflix: one to {MOST_WORKERS} workers, as the load asks") as tell:
+        staged = new_stage(HERE / "app.py", settings, folder=folder, recorded=False)
+        async with staged as stage, connected(stage.store) as ledger:
+            return await _play_scaled(stage, ledger, tell)
+
+
+async def _play_scaled(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Scaled:
+    port = free_port()
+    stage.start_module("upload", "examples.netflix.upload", str(port))
+    stage.start("scheduler", "server", "--port", "0", "--quiet")
+    worker = ("worker", str(stage.app_file), "--concurrency", "1")
+    stage.start_module("scale", "mainspring", *SCALE, "--", *worker)
+    await stage.workers_ready(1)
+    async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
+        for number in range(VIDEOS):
+            await upload(client, f"v{number}")
+    tell(f"{VIDEOS} uploads wait for one worker")
+    most = await until(lambda: _workers(stage, MOST_WORKERS, MOST_WORKERS), "more workers", stage.logs)
+    tell(f"{most} workers encode")
+    await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
+    left = await until(lambda: _workers(stage, 1, 1), "end of what is not needed", stage.logs)
+    tell(f"all resolutions are there, and {left} worker is left")
+    await stage.stop()
+    return Scaled(most, left, await _outputs(ledger))
+
+
+async def _workers(stage: Stage, least: int, most: int) -> int:
+    """How many workers there are, if that is as expected; 0 otherwise."""
+    store = await stage.client.open()
+    count = sum(worker.state == "active" for worker in await store.list_workers("default"))
+    return count if least <= count <= most else 0
+
+
 async def upload(client: httpx.AsyncClient, video: str) -> list[str]:
     """Send a video to the upload API, once it answers; the ids of its runs."""
     body = {"video": video, "url": f"s3://raw/{video}"}
@@ -104,11 +158,15 @@ async def _complete(ledger: Any) -> bool:
     return bool(await ledger.fetchval("SELECT count(*) = $1 FROM netflix.outputs", VIDEOS * len(PRIORITIES)))
 
 
-async def _outcome(stage: Stage, ledger: Any, answers: dict[str, list[str]], again: list[str]) -> Outcome:
-    rows = await ledger.fetch("SELECT video, resolution FROM netflix.outputs ORDER BY at")
+async def _outputs(ledger: Any) -> dict[str, list[str]]:
     outputs: dict[str, list[str]] = {}
-    for row in rows:
+    for row in await ledger.fetch("SELECT video, resolution FROM netflix.outputs ORDER BY at"):
         outputs.setdefault(row["video"], []).append(row["resolution"])
+    return outputs
+
+
+async def _outcome(stage: Stage, ledger: Any, answers: dict[str, list[str]], again: list[str]) -> Outcome:
+    outputs = await _outputs(ledger)
     counted = "SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM netflix.encodes WHERE video <> $1"
     encodes, unfinished = await ledger.fetchrow(counted, BROKEN)
     pages = [row["attempts"] for row in await ledger.fetch("SELECT attempts FROM netflix.pages")]
@@ -126,4 +184,4 @@ async def _outcome(stage: Stage, ledger: Any, answers: dict[str, list[str]], aga
 
 
 if __name__ == "__main__":
-    print(asyncio.run(play()))
+    print(asyncio.run(play_scaled() if "scale" in sys.argv[1:] else play()))

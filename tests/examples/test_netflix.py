@@ -1,11 +1,13 @@
 """The encodings of examples/netflix: one accepted output per resolution, in order by video, whichever worker dies."""
 
+import os
 from pathlib import Path
 
 import pytest
 
 from examples.netflix.app import PRIORITIES
-from examples.netflix.scenario import BROKEN, VIDEOS, play
+from examples.netflix.encoder import encode
+from examples.netflix.scenario import BROKEN, MOST_WORKERS, VIDEOS, play, play_scaled
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.load.scaling import ScalingPolicy
 from mainspring.ops.scaling.simulation import BURST_FROM, BURST_UNTIL, STEP, Day, simulate_day
@@ -23,6 +25,36 @@ async def test_each_resolution_is_accepted_once_in_order_though_a_worker_dies(tm
     assert set(outcome.pages) <= {4, 5}, "four attempts, and at most one that died with its worker"
     assert outcome.dead_letters == len(PRIORITIES)
     assert outcome.repeated, "a repeated upload answers the runs of the first"
+
+
+@pytest.mark.brokers
+async def test_real_workers_come_and_go_with_the_load(tmp_path: Path) -> None:
+    scaled = await play_scaled(tmp_path)
+    assert (scaled.most, scaled.left) == (MOST_WORKERS, 1)
+    assert scaled.outputs == {f"v{number}": list(PRIORITIES) for number in range(VIDEOS)}
+
+
+FFMPEG = """#!/bin/sh
+for word; do target=$word; done
+[ "$target" != "$PWD/torn.720p.mp4" ] || { echo "moov atom not found" >&2; exit 1; }
+echo "$*" > "$target"
+"""
+
+
+async def test_files_are_encoded_by_ffmpeg_where_it_is_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """This stands for the program: it writes its arguments into the file that it was asked for."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    program = tmp_path / "ffmpeg"
+    program.write_text(FFMPEG)
+    program.chmod(0o755)
+    assert await encode(f"file:{tmp_path}/raw.mov", "1080p") == f"file:{tmp_path}/raw.1080p.mp4"
+    target = tmp_path / "raw.1080p.mp4"
+    assert target.read_text() == f"-loglevel error -y -i {tmp_path}/raw.mov -vf scale=-2:1080 {target}\n"
+    with pytest.raises(ValueError, match=r"torn.mov cannot be encoded: moov atom not found"):
+        await encode(f"file:{tmp_path}/torn.mov", "720p")
 
 
 def test_ten_million_encodings_a_day_are_scaled_by_lag_from_ten_to_a_hundred_workers() -> None:

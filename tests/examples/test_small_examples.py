@@ -15,12 +15,14 @@ from pathlib import Path
 
 import httpx
 
+from examples.measure import play, tables
+from examples.measuring import Load, Measured
 from examples.running import ROOT, until
 from mainspring import Client
 from mainspring.testing.servers.process import free_port
 
 EXAMPLES = ROOT / "examples"
-PATIENCE_S = 60
+PATIENCE_S = 180
 
 
 def run(folder: Path, *words: str) -> str:
@@ -78,9 +80,28 @@ def test_a_crontab_becomes_jobs(tmp_path: Path) -> None:
     assert {job["trigger"]["tz"] for job in jobs} == {"Europe/Berlin"}
 
 
-def test_one_command_measures_a_reference_system_and_prints_the_rows_of_its_tables() -> None:
-    lines = run(ROOT, "-m", "examples.measure", "--only", "Stripe", "--seconds", "4").splitlines()
+def test_one_command_measures_a_reference_system_and_prints_the_rows_of_its_tables(tmp_path: Path) -> None:
+    words = ("--only", "Stripe", "--seconds", "4", "--markdown", str(tmp_path / "tables.md"))
+    lines = run(ROOT, "-m", "examples.measure", *words).splitlines()
     assert "Stripe: 80 of 80 jobs" in lines[0]
     assert any("memory of the processes" in line for line in lines)
     held, cpu = (line.count("|") for line in lines if line.startswith("| Stripe"))
     assert (held, cpu) == (7, 8)  # As many columns as the tables of docs/reference-systems.md have.
+    assert (tmp_path / "tables.md").read_text().splitlines() == lines[-len(TABLES) :]
+
+
+TABLES = ("head", "rule", "Stripe", "", "head of the costs", "rule", "Stripe", "", "machine")
+
+
+async def test_a_system_that_fails_has_a_row_and_leaves_the_others_their_turn() -> None:
+    async def fail(load: Load) -> Measured:
+        raise ConnectionError("the server broke off\nand more")
+
+    async def hold(load: Load) -> Measured:
+        return Measured("figures", "| B | held |", "| B | 1 µs |")
+
+    found = await play({"A": (fail, Load(5, 10)), "B": (hold, Load(1, 1))})
+    assert [each.failed for each in found] == [True, False]
+    rows = tables(found).splitlines()
+    assert rows[2:4] == ["| A | failed at 5/s for 10 s: the server broke off | | | | |", "| B | held |"]
+    assert rows[-1] == "| B | 1 µs |"
