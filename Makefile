@@ -3,6 +3,8 @@ PYTHON ?= $(firstword $(wildcard /usr/bin/python3.11 /usr/bin/python3.12 /usr/bi
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# Without bytecode, pytest would rewrite the assertions of all tests in each of its processes.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: setup kubernetes up quick test test-kubernetes test-image thorough lint docs reference coverage services services-stop bench simulate chaos clean
 # The libraries of the web UI, and the tools that check it. Without npm the rest works, and one sentence says what is missing.

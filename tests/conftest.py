@@ -17,6 +17,9 @@ hypothesis.settings.register_profile("mainspring", deadline=None)
 hypothesis.settings.load_profile("mainspring")
 # Tests are often root. Commands in them run as that, unless the test is about what a worker does then by itself.
 os.environ.setdefault("MAINSPRING_ISOLATION", "none")
+# Without bytecode, each of the thousand processes that tests start would compile the program anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 
 CLUSTERS = {"elector": "electors", "broker": "brokers", "redis": "brokers"}
