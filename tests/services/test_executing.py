@@ -20,7 +20,7 @@ from mainspring import Mainspring, Retry
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
 from mainspring.core.model import Run
-from mainspring.executors.programs.program import LAST_OUTPUT_S
+from mainspring.executors.programs import program
 from mainspring.stores.sqlite.store import SqliteStore
 from sdk_work import row_of
 
@@ -237,7 +237,7 @@ class TestTimeouts:
         for run in runs:
             await run.cancel()
         assert [(await ended(run)).state for run in runs] == ["cancelled"] * 2
-        await until(lambda: not any(is_alive(pid) for pid in pids), 0.5)
+        await until(lambda: not any(is_alive(pid) for pid in pids))
 
 
 class TestProcesses:
@@ -246,13 +246,18 @@ class TestProcesses:
         run = await ended(await chores.die.submit(how))
         assert run.reason == f"ProcessDied: the process {end} before the function returned; it has no retries"
 
-    async def test_what_it_leaves_running_does_not_keep_the_run_from_ending(self, live: SqliteStore) -> None:
+    async def test_what_it_leaves_running_does_not_keep_the_run_from_ending(
+        self, live: SqliteStore, tmp_path: Path
+    ) -> None:
         """Nor does a process that tries to get away, and holds the output open."""
-        code = "import os, time; os.setsid(); print(os.getpid(), flush=True); time.sleep(60)"
-        script = f"{sys.executable} -c '{code}' & sleep 0.4"
+        away = tmp_path / "away"
+        code = (
+            'import os, sys, time; os.setsid(); print(os.getpid(), flush=True); open(sys.argv[1], "w"); time.sleep(60)'
+        )
+        script = f"{sys.executable} -c '{code}' {away} & until [ -e {away} ]; do sleep 0.05; done"
         runs = [await chores.leave_something.submit(what) for what in ("process", "thread")]
         runs.append(await chores.app.submit("command", {"argv": ["sh", "-c", script]}))
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(30):
             assert [(await ended(run)).state for run in runs] == ["succeeded"] * 3
         (pid,) = await lines_of(live, await row_of(runs[2]), "stdout")
         assert not is_alive(int(pid))
@@ -317,14 +322,17 @@ class TestCommands:
         assert "GIVEN=1" in lines
         assert not [line for line in lines if "secret" in line]
 
-    async def test_what_it_leaves_running_ends_with_it(self, live: SqliteStore) -> None:
-        async with asyncio.timeout(5):
+    async def test_what_it_leaves_running_ends_with_it(
+        self, live: SqliteStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(program, "LAST_OUTPUT_S", 30.0)
+        async with asyncio.timeout(60):
             run = await command(["sh", "-c", "sleep 60 & echo $!"])
         (pid,) = await lines_of(live, run, "stdout")
         assert run.state == "succeeded"
         assert run.started_at is not None
         assert run.finished_at is not None
-        assert run.finished_at - run.started_at < LAST_OUTPUT_S * SECOND, "and does not hold it up"
+        assert run.finished_at - run.started_at < program.LAST_OUTPUT_S * SECOND, "and does not hold it up"
         await until(lambda: not is_alive(int(pid)))
 
     @pytest.mark.parametrize(

