@@ -42,10 +42,12 @@ test-image: $(STAMP)
 	@scripts/image
 	@$(BIN)/python -m pytest -m image tests/executors/test_image.py
 
-# What takes too long for `test`: every fault under each elector, one after the other, in about five minutes.
+# What takes too long for `test`: every fault under each elector, one after the other, in about five minutes, and as many
+# seeds of the simulator as fit five more.
 thorough: $(STAMP)
 	@scripts/services start
 	@set -a; . ./.services/urls; set +a; $(BIN)/python -m pytest -m slow_electors
+	@MAINSPRING_SIMULATE_SECONDS=300 $(BIN)/python -m pytest tests/simulation/test_seeds.py
 
 # The inner loop: what breaks most often, in about a minute, without any server.
 quick: $(STAMP) lint
