@@ -50,7 +50,7 @@ def notify(): ...
 
 
 class ClockAhead(SystemClock):
-    """The host's clock, so much fast."""
+    """The host's clock, fast by this much."""
 
     def __init__(self, ahead: Duration) -> None:
         self._ahead = ahead

@@ -79,5 +79,5 @@ def test_the_version_is_that_of_the_package() -> None:
     assert mainspring.__version__ == version("mainspring")
 
 
-def test_type_checkers_are_told_that_there_are_types() -> None:
+def test_the_package_is_marked_as_typed() -> None:
     assert (Path(mainspring.__file__).parent / "py.typed").exists()

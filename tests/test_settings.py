@@ -124,7 +124,7 @@ def test_a_misspelt_variable_is_refused_and_its_value_is_not_shown(variable: str
     assert str(caught.value) == f"{variable}: '***' belongs to no setting; did you mean {meant}?"
 
 
-def test_a_variable_that_resembles_no_setting_is_told() -> None:
+def test_a_variable_that_resembles_no_setting_is_reported() -> None:
     assert unknown_variables({"MAINSPRING_FAVOURITE_COLOUR": "red", "MAINSPRING_STORE": "x", "HOME": "/"}) == [
         "MAINSPRING_FAVOURITE_COLOUR"
     ]

@@ -219,6 +219,23 @@ def test_what_comments_refer_to_exists() -> None:
     assert found == []
 
 
+DIALECT = re.compile(r"\b(?:told|whoever|somebody|so (?:many|few))\b|\bWho (?:has|is|was|does)\b")
+DIALECT_IN_NAMES = re.compile(r"def test_\w*_(?:told|tells|whoever)(?:_|\b)|def test_who_")
+
+
+def test_programs_report_and_actors_have_names() -> None:
+    """Programs do not "tell" things; an actor is the worker, the leader, the caller, never "who" or "somebody"."""
+    suites = sorted((ROOT / "tests").rglob("test_*.py"))
+    found = [
+        f"{path.relative_to(ROOT)}:{number}: {line.strip()}"
+        for paths, dialect in ((FILES, DIALECT), (suites, DIALECT_IN_NAMES))
+        for path in paths
+        for number, line in enumerate(path.read_text().splitlines(), 1)
+        if dialect.search(line) and path.name != "test_tidy.py"
+    ]
+    assert found == []
+
+
 SCRIPTS = sorted(path for path in (SOURCE / "ui").rglob("*.js") if "libraries" not in path.parts)
 LONGEST_SCRIPT = 400
 FORBIDDEN_IN_SCRIPTS = {

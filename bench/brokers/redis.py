@@ -50,7 +50,7 @@ CARRIED = 50_000
 TAKEN_AT_ONCE = 500
 PATIENCE_S = 30.0
 FAST, FAST_S = 5_000, 4
-"""At this rate it is measured for so long only: what cannot keep up would take minutes to catch up."""
+"""At this rate it is measured for this long only: what cannot keep up would take minutes to catch up."""
 SUBMITTED = 0.9
 """A contestant that submits less than this share of the rate has no figure at it."""
 FALLBACK_RATE = 50
@@ -266,4 +266,4 @@ def _info(arena: Arena, name: str) -> str:
         key, _, value = line.partition(":")
         if key == name:
             return value.strip()
-    raise Failed(f"Redis does not tell its {name}")
+    raise Failed(f"Redis does not report its {name}")

@@ -41,7 +41,7 @@ LEVELS = {"none": "none", "limits": "limits", "limits, groups": "limits,memory=1
 
 FULL = {"SQLite": 30_000, "PostgreSQL": 10_000}
 """After how many runs the caches of a worker have reached their bounds. On SQLite the largest is that for pages of the
-file, of 16 MB: by then so much has been written."""
+file, of 16 MB: by then this much has been written."""
 TENTH = 10
 """Of the hundred times at which it is looked what is held. A leak shows in the middle of ten of them as well as in the
 highest; what is held for a moment does not."""

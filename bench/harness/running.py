@@ -25,7 +25,7 @@ class Failed(Exception):
 
 
 class Contestant(NamedTuple):
-    """A program to measure, and what tells its variants apart."""
+    """A program to measure, and what distinguishes its variants."""
 
     label: str
     python: Path

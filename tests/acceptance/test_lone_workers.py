@@ -1,4 +1,4 @@
-"""Workers alone, without any scheduler: what a killed one held is done by another, and somebody says that nobody
+"""Workers alone, without any scheduler: what a killed one held is done by another, and a warning says that no node
 schedules."""
 
 import asyncio

@@ -100,7 +100,7 @@ async def works(url: str, workers: int) -> None:
             await asyncio.sleep(0.05)
 
 
-async def test_who_starts_before_the_database_says_so_and_works_once_it_is_there(
+async def test_a_process_that_starts_before_the_database_says_so_and_works_once_it_is_there(
     server: Postgres, start: Callable[..., Process]
 ) -> None:
     url = server.create("late")
@@ -116,7 +116,7 @@ async def test_who_starts_before_the_database_says_so_and_works_once_it_is_there
 
 
 @KINDS
-async def test_who_waits_for_the_database_can_be_stopped(
+async def test_a_process_that_waits_for_the_database_can_be_stopped(
     server: Postgres, start: Callable[..., Process], kind: list[str]
 ) -> None:
     server.stop()
@@ -130,7 +130,9 @@ async def test_who_waits_for_the_database_can_be_stopped(
         server.start()
 
 
-async def test_who_has_only_so_long_and_never_began_has_failed(server: Postgres, start: Callable[..., Process]) -> None:
+async def test_a_run_past_its_deadline_that_never_began_has_failed(
+    server: Postgres, start: Callable[..., Process]
+) -> None:
     server.stop()
     try:
         process = start(server.url, "up", "--no-api", "--for", "1s")
@@ -159,7 +161,7 @@ async def test_what_waiting_does_not_mend_is_an_error_at_once(
 
 @KINDS
 @pytest.mark.parametrize("fault", ["swallowed", "refused"])
-async def test_who_is_to_stop_while_the_database_cannot_be_reached_stops_in_order(
+async def test_a_process_that_stops_while_the_database_is_away_stops_in_order(
     server: Postgres, start: Callable[..., Process], kind: list[str], fault: str
 ) -> None:
     proxy = Proxy(server.port, Random(1))

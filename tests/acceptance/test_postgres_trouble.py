@@ -43,8 +43,8 @@ def server() -> Iterator[Postgres]:
 
 
 class Scene:
-    """One `mainspring up` and a client that submits all along, each run under a key of its own, until it is told that
-    it was accepted."""
+    """One `mainspring up` and a client that submits all along, each run under a key of its own, until the answer says
+    that it was accepted."""
 
     def __init__(self, folder: Path, url: str) -> None:
         self.folder = folder

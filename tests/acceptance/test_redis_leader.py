@@ -44,7 +44,7 @@ def check_history(nodes: Nodes) -> None:
     assert verdict.ok, str(verdict)
 
 
-def test_who_holds_the_lease_on_redis_leads_and_another_takes_over(nodes: Nodes, redis: RedisServer) -> None:
+def test_the_holder_of_the_lease_on_redis_leads_and_another_takes_over(nodes: Nodes, redis: RedisServer) -> None:
     assert is_held(redis)
     term, leader = nodes.leader()
     os.kill(leader, signal.SIGKILL)

@@ -40,7 +40,7 @@ def lose_reply(proxy: Flaky, client: socket.socket, request: bytes) -> None:
 
 
 def date_by(seconds: int) -> Deed:
-    """Pass on, but let the server's clock be fast by so much."""
+    """Pass on, but let the server's clock be fast by this much."""
 
     def pump(proxy: Flaky, client: socket.socket, request: bytes) -> None:
         data = b""

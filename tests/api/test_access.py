@@ -66,7 +66,7 @@ def test_every_row_of_the_table_is_served_at_its_own_method_only(door: Door) -> 
 
 
 @pytest.mark.parametrize("endpoint", GUARDED, ids=row)
-def test_nobody_may_do_anything_without_a_token(door: Door, endpoint: Endpoint) -> None:
+def test_without_a_token_every_endpoint_is_refused(door: Door, endpoint: Endpoint) -> None:
     answer = knock(door.client(), endpoint)
     problem(answer, 401, "unauthenticated")
     assert answer.headers["www-authenticate"].startswith("Bearer")
@@ -128,7 +128,7 @@ def test_no_method_gets_past_the_need_for_a_token(door: Door, method: str) -> No
     assert b"access-control" not in answer.lower()
 
 
-def test_somebody_learns_which_methods_there_are(door: Door) -> None:
+def test_a_caller_learns_which_methods_there_are(door: Door) -> None:
     answer = door.client("viewer").delete("/v1/jobs")
     problem(answer, 405, "method-not-allowed")
     assert answer.headers["allow"] == "GET, HEAD, POST"
@@ -192,7 +192,7 @@ def spoiled(door: Door) -> dict[str, str]:
     }  # fmt: skip
 
 
-def test_no_spoiled_token_is_believed_and_the_answer_does_not_tell_why(door: Door) -> None:
+def test_no_spoiled_token_is_accepted_and_the_answer_does_not_say_why(door: Door) -> None:
     client = door.client()
     assert client.get("/v1/jobs", headers={"Authorization": f"Bearer {signed(claims(door))}"}).status_code == 200
     for name, token in spoiled(door).items():
@@ -356,7 +356,7 @@ def test_roles_may_have_rates_of_their_own(tmp_path: Path) -> None:
             assert answers[0].headers["ratelimit-limit"] == str(rate)
 
 
-def test_a_rate_for_a_role_that_nobody_knows_is_refused(tmp_path: Path) -> None:
+def test_a_rate_for_an_unknown_role_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="submit_rates"), open_door(tmp_path, submit_rates="king=5"):
         pass
 

@@ -39,7 +39,7 @@ def first_line(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.parametrize("path", [*HEALTH, b"/v1/jobs"])
-def test_strangers_that_declare_a_body_and_send_none_deny_nobody_anything(private_door: Door, path: bytes) -> None:
+def test_strangers_that_declare_a_body_and_send_none_deny_no_service(private_door: Door, path: bytes) -> None:
     head = b"GET " + path + b" HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
     with ExitStack() as held:
         crowd = [held.enter_context(ask(private_door, head)) for _ in range(CROWD)]
@@ -89,7 +89,7 @@ def test_a_body_that_is_late_but_comes_leaves_the_connection_usable(private_door
         assert first_line(connection) == b"HTTP/1.1 200 OK"
 
 
-def test_slow_bodies_of_one_caller_keep_nobody_else_out(tmp_path: Path) -> None:
+def test_slow_bodies_of_one_caller_keep_no_other_out(tmp_path: Path) -> None:
     with open_door(tmp_path, requests=10) as door, ExitStack() as held:
         token = door.token("submitter", subject="slow")
         head = f"POST /v1/runs HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {token}\r\nContent-Length: 50\r\n\r\n{{"
@@ -179,7 +179,7 @@ def access_lines() -> Iterator[Callable[[], list[dict[str, Any]]]]:
     logger.removeHandler(handler)
 
 
-def test_the_access_log_names_who_was_forbidden(
+def test_the_access_log_names_the_forbidden_caller(
     private_door: Door, access_lines: Callable[[], list[dict[str, Any]]]
 ) -> None:
     answer = private_door.client("viewer", subject="eve").post("/v1/runs", json={"task": "x"})
@@ -259,7 +259,7 @@ def test_readiness_names_what_is_not_ready(private_door: Door, monkeypatch: pyte
     assert "store: cannot be reached (StoreUnavailable)" in answer.json()["reasons"]
 
 
-async def test_many_who_ask_for_health_at_once_ask_the_store_once() -> None:
+async def test_concurrent_requests_of_health_ask_the_store_once() -> None:
     calls: list[int] = []
 
     class Slow:

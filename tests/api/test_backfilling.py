@@ -63,8 +63,8 @@ def test_a_long_interval_comes_in_bounded_parts(client: httpx.Client) -> None:
     assert seen == DAYS[30:20:-1]
 
 
-def test_what_has_been_missed_is_made_up_for_and_the_trail_tells_who(door: Door, client: httpx.Client) -> None:
-    path = nightly(client, "told")
+def test_what_has_been_missed_is_made_up_for_and_the_trail_names_the_caller(door: Door, client: httpx.Client) -> None:
+    path = nightly(client, "audited")
     client.post(path, json={"from": DAYS[1], "to": DAYS[1], "reason": "the disk was full"})
     (change, _) = door.client("admin").get("/v1/audit", params={"limit": 2}).json()["items"]
     assert (change["action"], change["subject"]) == ("job.backfill", "ann")

@@ -226,7 +226,7 @@ class TestRuns:
         assert [line.text async for line in client.runs.logs(run.run_id)] == ["one", "two", "three"]
         assert [line.text async for line in client.runs.logs(run.run_id, tail=2)] == ["two", "three"]
 
-    async def test_how_a_run_stands_is_told_in_few_words(self, door: Door, client: Client, name: str) -> None:
+    async def test_the_status_of_a_run_is_short(self, door: Door, client: Client, name: str) -> None:
         run = await client.runs.submit(name)
         assert (await client.runs.status(run.run_id)).state == "pending"
         await execute(door, name)
@@ -253,7 +253,7 @@ class TestTheRest:
         assert (await client.calendars.get("weekends")) == saved
         assert (await client.ready()).status == "ready"
 
-    async def test_who_changed_what_is_told_to_admins_only(self, door: Door, client: Client, name: str) -> None:
+    async def test_only_admins_read_the_audit_trail(self, door: Door, client: Client, name: str) -> None:
         await client.jobs.add(name, manual(), task="t")
         changes = [change async for change in client.audit.list(limit=3)]
         assert (changes[0].action, changes[0].after["name"]) == ("job.create", name)

@@ -100,7 +100,7 @@ class TestAgain:
         await client.runs.submit(name)
         assert loop.time() - began >= 1.0
 
-    async def test_who_asks_for_too_much_patience_is_told_so_at_once(
+    async def test_a_server_that_asks_for_too_long_a_wait_is_an_error_at_once(
         self, flaky: Flaky, client: Client, name: str
     ) -> None:
         flaky.will(refuse("rate-limited", 429, retry_after=3))

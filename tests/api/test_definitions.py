@@ -62,7 +62,7 @@ def test_a_sync_is_all_or_nothing_and_names_all_that_is_wrong(private_door: Door
     assert len(private_door.ask(lambda store: store.list_jobs("default"))) == 1
 
 
-def test_who_may_not_run_commands_may_not_sync_them(private_door: Door) -> None:
+def test_a_caller_that_may_not_run_commands_may_not_sync_them(private_door: Door) -> None:
     problem(sync(private_door, "films", JOBS[0], JOBS[3], role="operator"), 403, "forbidden")
     problem(sync(private_door, "films", JOBS[0], role="submitter"), 403, "forbidden")
     assert sync(private_door, "films", JOBS[0], role="operator").status_code == 200
@@ -83,7 +83,7 @@ class TestWhoMayLoosen:
         body = {"runs": [{"task": "t"}, {"task": "t", "isolation": "none"}]}
         problem(door.client("operator").post("/v1/runs:batch", json=body), 403, "forbidden")
 
-    def test_whom_to_tell_may_be_a_task_or_a_url(self, door: Door) -> None:
+    def test_an_alert_may_name_a_task_or_a_url(self, door: Door) -> None:
         for whom in ("tell", "https://example.org/hook"):
             assert door.client("submitter").post("/v1/runs", json={"task": "t", "alert": whom}).status_code == 201
 

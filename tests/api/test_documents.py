@@ -117,7 +117,7 @@ def test_what_comes_twice_is_counted_by_kind(private_door: Door) -> None:
     assert found == {"submission": "2.0", "repeated_result": "1.0", "stale_result": "1.0"}
 
 
-def test_metrics_tell_what_became_of_runs(private_door: Door) -> None:
+def test_metrics_count_the_ends_of_runs(private_door: Door) -> None:
     admin, worker = private_door.client("admin"), private_door.client("worker")
     for priority in (3, 3, 9):
         admin.post("/v1/runs", json={"task": "elsewhere", "priority": priority})
@@ -157,7 +157,7 @@ def test_metrics_tell_what_became_of_runs(private_door: Door) -> None:
     )
 
 
-def test_a_worker_tells_how_it_is_on_a_port_of_its_own(tmp_path: Path) -> None:
+def test_a_worker_serves_its_health_on_a_port_of_its_own(tmp_path: Path) -> None:
     import asyncio
 
     app = make_app(tmp_path, health_port=0)
@@ -173,7 +173,7 @@ def test_a_worker_tells_how_it_is_on_a_port_of_its_own(tmp_path: Path) -> None:
         asyncio.run(app.close())
 
 
-def test_a_worker_may_tell_it_to_other_machines_and_nothing_else(tmp_path: Path) -> None:
+def test_a_worker_may_serve_health_to_other_machines_and_nothing_else(tmp_path: Path) -> None:
     import asyncio
 
     app = make_app(tmp_path, health_port=0, health_host="0.0.0.0")

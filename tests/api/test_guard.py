@@ -116,7 +116,7 @@ async def test_each_level_is_entered_in_order_does_its_part_and_is_left_with_hys
         waiting[count:] = fresh
 
     async def after(seconds: int) -> str:
-        """The level after so long."""
+        """The level after this time."""
         for _ in range(seconds):
             clock.advance(SECOND)
             await guard.look(store)
@@ -194,7 +194,7 @@ class Strained:
         return getattr(self._store, name)
 
 
-async def test_who_causes_the_pressure_bears_it_and_nobody_else(tmp_path: Path) -> None:
+async def test_the_tenant_that_causes_the_pressure_bears_it_alone(tmp_path: Path) -> None:
     clock = ManualClock()
     store = SqliteStore(str(tmp_path / "tenants.db"), clock)
     guard = Guard(Settings(most_waiting=10), clock)

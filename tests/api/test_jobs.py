@@ -283,7 +283,7 @@ def test_calendars_are_saved_and_used(client: httpx.Client) -> None:
     assert fields(document)[0].startswith("calendars")
 
 
-def test_each_change_is_in_the_audit_trail_with_who_made_it_and_what_was_before(private_door: Door) -> None:
+def test_each_change_is_in_the_audit_trail_with_its_caller_and_what_was_before(private_door: Door) -> None:
     ann, bob = private_door.client("admin"), private_door.client("operator", subject="bob")
     job = make(ann, "a", every="1h")
     bob.patch("/v1/jobs/a", json={"priority": 1}, headers={"X-Request-Id": "r-1"})
@@ -303,7 +303,7 @@ def test_each_change_is_in_the_audit_trail_with_who_made_it_and_what_was_before(
     problem(bob.get("/v1/audit"), 403, "forbidden")
 
 
-def test_each_submission_is_in_the_audit_trail_and_each_run_says_who_submitted_it(private_door: Door) -> None:
+def test_each_submission_is_in_the_audit_trail_and_each_run_names_its_submitter(private_door: Door) -> None:
     ann, bob = private_door.client("admin"), private_door.client("operator", subject="bob")
     body = {"task": "encode", "args": {"video": "v"}}
     runs = [
@@ -327,7 +327,7 @@ def test_each_submission_is_in_the_audit_trail_and_each_run_says_who_submitted_i
     assert [run["submitted_by"] for run in (*runs, own)] == ["bob"] * 4 + ["ann"]
 
 
-def test_a_run_that_is_retried_is_submitted_by_who_retries_it(private_door: Door) -> None:
+def test_a_run_that_is_retried_is_submitted_by_the_caller_that_retries_it(private_door: Door) -> None:
     ann, bob = private_door.client("admin"), private_door.client("operator", subject="bob")
     run = ann.post("/v1/runs", json={"task": "encode", "args": {"video": "v"}, "tags": ["t"]}).json()
     ann.post(f"/v1/runs/{run['run_id']}/cancel")

@@ -110,7 +110,7 @@ class TestRevoking:
 
 
 @pytest.mark.parametrize("subject", ["", "a\nb", "\0", "x" * 201])
-def test_a_subject_that_cannot_be_shown_is_nobody(private_door: Door, subject: str) -> None:
+def test_a_subject_that_cannot_be_shown_is_refused(private_door: Door, subject: str) -> None:
     with pytest.raises(InvalidInput, match="subject"):
         private_door.token("viewer", subject=subject)
     words = {"iss": "mainspring", "aud": "mainspring", "jti": "1", "roles": {"default": ["admin"]}}

@@ -121,7 +121,7 @@ async def test_all_that_ask_within_a_second_share_one_answer_and_a_failure_is_no
     assert await shared.get("b", compute) == 3
 
 
-def test_viewers_are_told_which_jobs_and_runs_changed(private_door: Door) -> None:
+def test_viewers_hear_which_jobs_and_runs_changed(private_door: Door) -> None:
     asyncio.run(watch_two_namespaces(private_door))
 
 

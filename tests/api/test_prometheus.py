@@ -36,7 +36,7 @@ def test_a_depth_of_ten_million_is_reported_by_queue_and_region() -> None:
     assert not [name for name in reported if "b" in name]
 
 
-def test_queues_that_a_tenant_makes_up_are_told_together() -> None:
+def test_queues_that_a_tenant_makes_up_are_summed_up() -> None:
     backlog = [Backlog("default", f"q{number}", "eu", 5, number, NOW) for number in range(1, 1001)]
     reported = {name: value for name, value in figures([], backlog).items() if name[0] == "queue_depth"}
     assert len({name[2] for name in reported}) == MOST_QUEUES + 1

@@ -359,7 +359,7 @@ def test_a_stream_gives_its_place_back_when_its_reader_leaves(tmp_path: Path) ->
         until(lambda: door.server.context.capacity.busy["waiting"] == 0)
 
 
-def test_a_server_that_stops_lets_go_of_those_who_wait(tmp_path: Path) -> None:
+def test_a_server_that_stops_ends_the_waits(tmp_path: Path) -> None:
     import asyncio
 
     with open_door(tmp_path) as door:

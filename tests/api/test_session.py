@@ -143,7 +143,7 @@ def test_strangers_with_slow_bodies_hold_no_slot(private_door: Door) -> None:
             each.close()
 
 
-def test_without_a_secret_there_is_nobody_to_sign_in(tmp_path: Path) -> None:
+def test_without_a_secret_there_is_no_sign_in(tmp_path: Path) -> None:
     with open_door(tmp_path, secret=None) as door:
         me = door.client().get("/v1/me").json()
         assert (me["subject"], me["open"], me["expires_at"]) == ("local", True, None)

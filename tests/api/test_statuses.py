@@ -74,7 +74,7 @@ def scene(tmp_path: Path) -> Iterator[Scene]:
         redis.kill()
 
 
-def test_what_has_ended_is_told_by_the_cache_and_by_the_store_if_that_is_asked_for(scene: Scene) -> None:
+def test_what_has_ended_is_answered_by_the_cache_and_on_demand_by_the_store(scene: Scene) -> None:
     run_id = scene.submit()
     scene.until_told(run_id, ("succeeded", "cache"))
     assert scene.status(run_id, "?fresh=1") == ("succeeded", "store")
@@ -87,7 +87,7 @@ def test_what_has_ended_is_told_by_the_cache_and_by_the_store_if_that_is_asked_f
     assert {name: reported[name] for name in same} == {name: whole[name] for name in same}
 
 
-def test_a_run_that_waits_is_never_told_from_long_ago(scene: Scene) -> None:
+def test_the_status_of_a_waiting_run_is_never_old(scene: Scene) -> None:
     run_id = scene.submit(delay="1h")
     until(lambda: scene.status(run_id)[1] == "cache")
     with Redis(port=scene.redis.port) as client:
@@ -96,7 +96,7 @@ def test_a_run_that_waits_is_never_told_from_long_ago(scene: Scene) -> None:
     scene.until_told(run_id, ("cancelled", "cache"))
 
 
-def test_another_tenant_is_told_of_nothing(scene: Scene) -> None:
+def test_another_tenant_learns_nothing(scene: Scene) -> None:
     run_id = scene.submit()
     scene.until_told(run_id, ("succeeded", "cache"))
     stranger = scene.door.client("admin", namespace="elsewhere", subject="eve")
@@ -114,7 +114,7 @@ def test_what_there_is_not_is_not_there(scene: Scene) -> None:
     problem(scene.admin.get("/v1/runs/nothing/status?fresh=perhaps"), 422, "invalid-input")
 
 
-def test_a_worker_is_told_to_work_and_to_have_stopped(scene: Scene) -> None:
+def test_the_status_of_a_worker_shows_that_it_works_and_has_stopped(scene: Scene) -> None:
     hand = scene.door.client("worker", subject="hand")
     answer = hand.post("/v1/workers", json={"name": "box", "tasks": ["elsewhere"]})
     worker = answer.json()["worker_id"]

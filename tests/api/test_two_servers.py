@@ -54,7 +54,7 @@ async def test_a_limit_is_one_budget(pair: tuple[Client, Client]) -> None:
     await other.runs.submit_many("elsewhere", [{}] * 200, delay="1d")
 
 
-async def test_what_happens_at_one_is_told_by_the_other(pair: tuple[Client, Client]) -> None:
+async def test_events_of_one_server_are_streamed_by_the_other(pair: tuple[Client, Client]) -> None:
     one, other = pair
 
     async def watch() -> list[str]:

@@ -203,7 +203,7 @@ async def test_idle_workers_of_one_kind_share_one_question_and_are_woken_one_by_
     assert await reads_of(FEW) + 2 >= await reads_of(MANY)
 
 
-async def test_when_the_server_stops_nobody_goes_on_waiting(store: Counting, watching: Watching) -> None:
+async def test_when_the_server_stops_all_waits_end(store: Counting, watching: Watching) -> None:
     streams = Streams(watching, 3, 1)
     run = a_run(due_at=CLOCK.now() + MINUTE)
     await store.submit([run])

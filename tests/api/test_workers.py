@@ -129,7 +129,7 @@ def test_a_worker_gets_only_its_tasks_queues_and_regions(admin: httpx.Client, ha
     assert len(take(hand, films, limit=10)) == 1
 
 
-def test_a_heartbeat_renews_claims_and_tells_what_is_lost_or_to_be_cancelled(
+def test_a_heartbeat_renews_claims_and_says_what_is_lost_or_to_be_cancelled(
     admin: httpx.Client, hand: httpx.Client
 ) -> None:
     worker = register(hand)
@@ -244,7 +244,7 @@ def test_a_worker_is_assigned_the_job_that_it_names(admin: httpx.Client, hand: h
     assert [run["run_id"] for run in take(hand, worker, limit=5)] == [runs["first"]]
 
 
-def test_a_success_is_told_in_the_words_of_other_schedulers(admin: httpx.Client, hand: httpx.Client) -> None:
+def test_a_success_is_reported_in_the_words_of_other_schedulers(admin: httpx.Client, hand: httpx.Client) -> None:
     worker = register(hand)
     run_id = submit(admin)
     assert len(take(hand, worker)) == 1
@@ -320,7 +320,7 @@ def test_a_worker_that_was_taken_for_dead_comes_back_with_its_next_heartbeat(
     assert admin.get(f"/v1/workers/{worker}").json()["state"] == "active"
 
 
-def test_work_is_not_given_to_somebody_who_has_left(
+def test_work_is_not_given_to_a_worker_that_has_left(
     private_door: Door, admin: httpx.Client, hand: httpx.Client
 ) -> None:
     worker = register(hand)

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.browser
 
 
 def groups(stage: Stage) -> dict[str, Any]:
-    """The kinds of failure that the server tells apart, by type, once the tallies have them."""
+    """The kinds of failure that the server distinguishes, by type, once the tallies have them."""
 
     def look() -> dict[str, Any] | None:
         found = {each["type"]: each for each in stage.ask("GET", "/v1/errors", params={"limit": 100})["items"]}

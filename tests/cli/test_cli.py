@@ -93,7 +93,7 @@ class TestHelp:
             lines = cli(*path, "--help").out.partition("Commands:")[2].strip().splitlines()
             assert all(len(line.split(maxsplit=1)) == 2 and line.endswith(".") for line in lines), lines
 
-    def test_the_version_is_told(self, cli: Terminal) -> None:
+    def test_the_version_is_printed(self, cli: Terminal) -> None:
         assert cli("--version").out == f"mainspring {VERSION}\n"
 
     def test_a_misspelt_command_is_answered_with_the_nearest(self, cli: Terminal) -> None:
@@ -104,7 +104,7 @@ class TestHelp:
 
 class TestErrors:
     @pytest.mark.parametrize("args", READERS, ids=lambda args: " ".join(args[:2]))
-    def test_who_only_looks_makes_no_database(self, cli: Terminal, args: tuple[str, ...]) -> None:
+    def test_a_command_that_only_reads_makes_no_database(self, cli: Terminal, args: tuple[str, ...]) -> None:
         answer = cli(*args)
         assert answer.code == 1
         assert f"there is no database at sqlite:///test.db ({cli.folder}/test.db) yet" in answer.err

@@ -292,7 +292,7 @@ class TestLook:
         assert [job["name"] for job in cli.json("job", "list", "--tag", "x")] == ["good"]
         assert [job["name"] for job in cli.json("job", "list", "--app", "films")] == []
 
-    def test_the_ledger_tells_what_became_of_each_instant(self, cli: Terminal) -> None:
+    def test_the_ledger_says_what_became_of_each_instant(self, cli: Terminal) -> None:
         cli("job", "add", "a", *HOURLY, "--task", "encode")
         cli("job", "trigger", "a")
         cli.execute(lambda claim: failure(claim, "ValueError: no"))
@@ -436,14 +436,14 @@ class TestActions:
         assert "nothing was done, for this was a dry run" in answer.err
         assert len(cli.json("job", "list")) == 3
 
-    def test_a_selection_needs_a_yes_where_nobody_can_be_asked(self, cli: Terminal) -> None:
+    def test_a_selection_needs_a_yes_without_a_terminal(self, cli: Terminal) -> None:
         self.add(cli)
         answer = cli("job", "remove", "--all")
         assert answer.code == 2
         assert "Remove 3 jobs? There is no terminal to ask: say --yes" in answer.err
         assert len(cli.json("job", "list")) == 3
 
-    def test_at_a_terminal_somebody_is_asked(self, cli: Terminal) -> None:
+    def test_at_a_terminal_the_user_is_asked(self, cli: Terminal) -> None:
         self.add(cli)
         for typed, code, left in ((b"n\n", 1, 3), (b"y\n", 0, 0)):
             ours, theirs = os.openpty()
@@ -480,7 +480,7 @@ class TestActions:
         assert cli("job", "remove", "a", "b").code == 0
         assert cli.json("job", "list") == []
 
-    def test_a_reason_that_has_no_other_place_is_told_as_an_event(self, cli: Terminal) -> None:
+    def test_a_reason_that_has_no_other_place_is_kept_as_an_event(self, cli: Terminal) -> None:
         self.add(cli)
         cli("job", "remove", "a", "--reason", "no longer needed")
 
@@ -530,7 +530,7 @@ class TestActions:
 
 
 class TestSync:
-    def test_declared_jobs_are_stored_and_changes_are_told(self, cli: Terminal) -> None:
+    def test_declared_jobs_are_stored_and_changes_are_reported(self, cli: Terminal) -> None:
         assert cli.json("job", "sync", cli.write("films.py", FILMS))["created"] == ["report", "notify"]
         assert cli.json("job", "sync", "films.py")["unchanged"] == ["report", "notify"]
         changed = FILMS.replace("0 2 * * *", "0 3 * * *")

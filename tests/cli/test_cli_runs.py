@@ -165,7 +165,7 @@ class TestList:
         ):
             assert [run["run_id"] for run in cli.json("run", "list", *options)] == expected
 
-    def test_waiting_and_running_are_told_apart(self, cli: Terminal) -> None:
+    def test_waiting_and_running_are_distinguished(self, cli: Terminal) -> None:
         submit(cli)
         cli.execute(fail)
         header, row = cli("run", "list").out.splitlines()
@@ -187,7 +187,7 @@ class TestList:
 
 
 class TestShow:
-    def test_the_story_is_told_attempt_by_attempt(self, cli: Terminal) -> None:
+    def test_a_run_is_shown_attempt_by_attempt(self, cli: Terminal) -> None:
         run_id = submit(cli, "--arg", "video=v1")
         cli.execute(lambda claim: another_try(claim, reason="ValueError: no; retry 1 of 3"))
         cli.execute(fail)
@@ -246,7 +246,7 @@ class TestShow:
         assert all(run in answer.err for run in runs)
 
     @pytest.mark.parametrize("typed", ["zzzz", "", "%", "ü"])
-    def test_an_unknown_id_is_told(self, cli: Terminal, typed: str) -> None:
+    def test_an_unknown_id_is_reported(self, cli: Terminal, typed: str) -> None:
         submit(cli)
         answer = cli("run", "show", typed)
         assert (answer.code, f"there is no run '{typed}'" in answer.err) == (1, True)
@@ -356,7 +356,7 @@ class TestStrangers:
         run_id = self.fail(cli)
         assert cli("run", "logs", run_id).out.splitlines()[1].endswith(" red")
 
-    def test_who_asks_for_it_gets_it_raw(self, cli: Terminal) -> None:
+    def test_a_caller_that_asks_for_it_gets_it_raw(self, cli: Terminal) -> None:
         run_id = self.fail(cli)
         assert cli("run", "logs", run_id, "--raw").out == f"{HOSTILE}\n\x1b[1;31mred\x1b[0m\n"
         assert "exclude each other" in cli("run", "logs", run_id, "--raw", "--json").err
@@ -398,7 +398,7 @@ class TestLogs:
         ]
         assert len(cli("run", "logs", run_id, "-f", "--json").out.splitlines()) == 2
 
-    def test_nothing_written_is_told(self, cli: Terminal) -> None:
+    def test_nothing_written_is_reported(self, cli: Terminal) -> None:
         run_id = submit(cli)
         assert "It wrote nothing" in cli("run", "logs", run_id).err
         assert cli.json("run", "logs", run_id) == []
@@ -627,7 +627,7 @@ class TestOperations:
         assert answer.code == 1
         assert "worker w1 is stopped (last heard of at" in answer.err
 
-    def test_who_names_an_app_means_one_of_its_tasks(self, cli: Terminal) -> None:
+    def test_with_an_app_the_task_must_be_one_of_its_own(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS)
         cli("db", "migrate")
         answer = cli("run", "submit", "encod", "--app", "films.py", "--arg", "video=v")

@@ -146,13 +146,13 @@ class TestEveryCommand:
         assert {path for path in every_command() if path[0] not in NOT_SENT} == set(ERRANDS)
 
     @pytest.mark.parametrize("path", ERRANDS, ids=" ".join)
-    def test_each_asks_the_server_and_nobody_else(self, cli: Terminal, path: tuple[str, ...], nowhere: str) -> None:
+    def test_each_asks_the_server_alone(self, cli: Terminal, path: tuple[str, ...], nowhere: str) -> None:
         answer = cli(*path, *ERRANDS[path], "--server", nowhere, "--token", "t")
         reported(answer, 1, f"there is no server at {nowhere}", "mainspring server")
         assert [each.name for each in cli.folder.iterdir() if each.suffix == ".db"] == []
 
     @pytest.mark.parametrize("path", ERRANDS, ids=" ".join)
-    def test_each_is_refused_to_who_shows_no_token(self, cli: Terminal, path: tuple[str, ...], served: Served) -> None:
+    def test_each_is_refused_without_a_token(self, cli: Terminal, path: tuple[str, ...], served: Served) -> None:
         answer = cli(*path, *ERRANDS[path], "--server", served.url)
         reported(answer, 4, "there is no token", "MAINSPRING_TOKEN", "mainspring token create")
 
@@ -294,7 +294,7 @@ class TestWhoIsAsked:
         assert cli.json("job", "list") == []
         reported(cli("run", "submit", "encode"), 4, "runs:submit", "ask for a token with that permission")
 
-    def test_who_may_only_submit_still_gets_the_id(self, cli: Terminal, served: Served) -> None:
+    def test_a_caller_that_may_only_submit_still_gets_the_id(self, cli: Terminal, served: Served) -> None:
         cli.connect(served)
         token = served.token("runs:submit")
         answer = cli("run", "submit", "encode", "--token", token)
@@ -329,7 +329,7 @@ class TestTrouble:
         reported(cli("job", "list", "--server", url), 2, "server: ", "Try:")
         assert "u:p" not in cli("job", "list", "--server", url).err
 
-    def test_a_name_that_nobody_has(self, cli: Terminal) -> None:
+    def test_a_host_name_that_does_not_exist(self, cli: Terminal) -> None:
         reported(
             cli("job", "list", "--server", "http://nobody.invalid:1"),
             1,
@@ -352,7 +352,7 @@ class TestTrouble:
         answer = cli("job", "list", "--server", served.url.replace("http:", "https:"))
         reported(answer, 1, "does not speak TLS", f"did you mean {served.url}?")
 
-    def test_a_certificate_that_nobody_vouches_for(self, cli: Terminal, certificate: ssl.SSLContext) -> None:
+    def test_an_untrusted_certificate(self, cli: Terminal, certificate: ssl.SSLContext) -> None:
         with Impostor({"*": (200, "text/html", "")}, certificate) as server:
             https = f"https://127.0.0.1:{server.port}"
             reported(cli("job", "list", "--server", https), 1, "the certificate of", "self-signed", "SSL_CERT_FILE")

@@ -88,13 +88,13 @@ class TestUp:
         assert any("succeeded" in line and "tick" in line for line in lines)
         assert "\x1b" not in answer.out
 
-    def test_what_the_host_can_confine_is_told_to_those_who_ask_for_it(self, cli: Terminal) -> None:
+    def test_what_the_host_can_confine_is_printed_where_something_asks_for_it(self, cli: Terminal) -> None:
         cli.write("films.py", FILMS)
         assert "confined runs" not in cli.finish("up", "films.py", "--no-api", "--for", "100ms").err
         cli.write("confined.py", FILMS + "\n@app.task(isolation='limits')\ndef strict(): ...\n")
         assert "host   confined runs are executed as" in cli.finish("worker", "confined.py", "--for", "100ms").err
 
-    def test_what_happens_is_told_to_programs_a_line_each(self, cli: Terminal) -> None:
+    def test_events_are_printed_for_programs_a_line_each(self, cli: Terminal) -> None:
         cli("job", "add", "hello", "--every", "200ms", "--command", "echo hello")
         answer = cli.finish("up", "--for", "1500ms", "--json")
         assert (answer.code, answer.err) == (0, "")
@@ -251,7 +251,7 @@ class TestWorker:
             assert "✗ failed     bad" in failure
             assert summary.endswith("claimed 3, succeeded 2, failed 1, retried 0, in hand 0")
 
-    def test_it_tells_programs_of_its_own_events_only(self, cli: Terminal) -> None:
+    def test_it_prints_its_own_events_only_for_programs(self, cli: Terminal) -> None:
         cli.write("tasks.py", TASKS)
         run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
         worker = cli.start("worker", "tasks.py", "--json")
@@ -293,7 +293,7 @@ class TestWorker:
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
 
-    def test_it_serves_the_queues_and_regions_that_it_is_told_to(self, cli: Terminal) -> None:
+    def test_it_serves_the_queues_and_regions_that_are_named(self, cli: Terminal) -> None:
         cli("db", "migrate")
         process = cli.start("worker", "--queue", "films", "--queue", "mail", "--region", "eu")
         until(lambda: len(cli.json("workers")) == 1)

@@ -20,7 +20,7 @@ def after(outcomes: list[bool], breaker: Breaker | None = None, at: float = 0.0)
 
 
 def test_it_opens_when_half_of_the_calls_fail_and_not_before() -> None:
-    assert after([True, False] * 4).state == "closed"  # Eight calls tell nothing.
+    assert after([True, False] * 4).state == "closed"  # Eight calls are too few.
     assert after([True, False] * 5).state == "open"
     assert after([True, True, False] * 20).state == "closed"
 

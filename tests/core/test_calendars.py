@@ -260,7 +260,7 @@ OFFICE = _calendars(
         ("seconds", "2026-05-25T12:30:41Z", None),
     ],
 )
-def test_the_reason_tells_which_calendar_and_what_in_it(name: str, instant: str, reason: str | None) -> None:
+def test_the_reason_says_which_calendar_and_what_in_it(name: str, instant: str, reason: str | None) -> None:
     assert excluded([name], parse_instant(instant), OFFICE) == reason
 
 

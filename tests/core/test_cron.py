@@ -135,7 +135,7 @@ SPECIAL_DAYS = [
 
 
 @pytest.mark.parametrize(("expression", "expected"), SPECIAL_DAYS)
-def test_days_may_be_told_from_the_shape_of_the_month(expression: str, expected: list[str]) -> None:
+def test_days_may_be_derived_from_the_shape_of_the_month(expression: str, expected: list[str]) -> None:
     assert days(expression, "2026-01-01T12:00:00Z", len(expected)) == expected
 
 

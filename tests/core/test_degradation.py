@@ -26,7 +26,7 @@ LIMITS = Limits(pool_wait=SECOND, depth=1_000, lateness=60 * SECOND)
 
 
 def held(level: Level, measured: float, seconds: int, now: int = 0) -> Level:
-    """The level after so long under one pressure, looked at each second."""
+    """The level after some time under one pressure, looked at each second."""
     for second in range(seconds + 1):
         level = judge(level, measured, now + second * SECOND)
     return level

@@ -150,7 +150,7 @@ class TestAFailedAttempt:
             ("0s", "0s"),
         ],
     )
-    def test_tells_how_long_it_waits_without_digits_that_nobody_reads(self, delay: str, words: str) -> None:
+    def test_says_how_long_it_waits_without_needless_digits(self, delay: str, words: str) -> None:
         end = after_failure("r", 0, 0, RunOptions(retry=Retry(2, delay=delay, jitter=0)), "no", ["ValueError"])
         assert (end.reason, end.delay) == (f"no; retry 1 of 2 in {words}", parse_duration(delay))
 
@@ -176,7 +176,7 @@ class TestAFailedAttempt:
 
 class TestALostWorker:
     @given(st.integers(0, 5), st.integers(1, 8))
-    def test_is_forgiven_so_many_times(self, most: int, losses: int) -> None:
+    def test_is_forgiven_up_to_its_limit(self, most: int, losses: int) -> None:
         end = after_loss(losses, RunOptions(max_losses=most), "w1", None)
         assert end.state == (PENDING if losses <= most else FAILED)
         assert end.delay == 0

@@ -36,7 +36,7 @@ def a_job(trigger: Trigger, policy: JobPolicy | None = None, args: str = "{}") -
         (AfterTrigger(("other",)), 0),
     ],
 )
-def test_a_trigger_tells_how_many_runs_a_minute_it_asks_for(trigger: Trigger, runs: int) -> None:
+def test_a_trigger_says_how_many_runs_a_minute_it_asks_for(trigger: Trigger, runs: int) -> None:
     assert runs_a_minute(a_job(trigger)) == runs
     many = replace(a_job(trigger), policy=JobPolicy(completions=100, regions=("north", "south")))
     assert runs <= runs_a_minute(many) / 200 < runs + 1

@@ -48,7 +48,7 @@ def test_only_a_live_worker_with_other_code_that_takes_the_arguments_fits() -> N
     assert not find_fit([worker(NEW, heartbeat_at=NOW - MINUTE)], OLD, args, NOW - SECOND)
 
 
-def test_a_run_goes_to_those_who_fit_it_at_once_however_long_it_waited() -> None:
+def test_a_run_goes_to_a_fitting_worker_at_once_however_long_it_waited() -> None:
     waited = claim(RunOptions(unfit_since=NOW - HOUR))
     verdict = judge_unfit(waited, "problem", NOW, MINUTE, others_fit=True)
     assert verdict.step_aside
@@ -65,7 +65,7 @@ def test_a_run_that_nobody_fits_is_tried_again_ever_later_until_patience_ends(wa
     assert not verdict.step_aside
 
 
-def test_when_it_was_first_unfit_is_kept_and_who_submitted_it_too() -> None:
+def test_when_it_was_first_unfit_is_kept_and_its_submitter_too() -> None:
     first = judge_unfit(claim(KeptOptions(submitted_by="ada")), "p", NOW, HOUR, others_fit=False).amendment
     assert first is not None
     kept = msgspec.json.decode(first.options, type=KeptOptions)

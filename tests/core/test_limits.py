@@ -26,7 +26,7 @@ def test_no_period_sees_more_than_twice_the_amount_and_the_pace_holds_in_the_lon
 
 
 @given(PACES, st.integers(0, 10**15), st.integers(0, MINUTE), st.integers(1, 1000))
-def test_who_waits_as_told_is_granted(pace: Pace, now: int, ahead: int, cost: int) -> None:
+def test_a_caller_that_waits_as_long_as_answered_is_granted(pace: Pace, now: int, ahead: int, cost: int) -> None:
     answer = allow(now + min(ahead, pace.period), now, cost, pace)
     if not answer.granted and cost <= pace.amount:
         assert allow(answer.paid_at, now + answer.wait, cost, pace).granted

@@ -115,7 +115,7 @@ def test_failures_that_differ_in_numbers_and_quoted_texts_alone_are_of_one_kind(
     assert generalized(messages[0]) == "row * of * is refused"
 
 
-def test_type_and_place_tell_kinds_apart_and_a_line_does_not() -> None:
+def test_type_and_place_distinguish_kinds_and_a_line_does_not() -> None:
     frame = 'Traceback:\n  File "/srv/app/etl/load.py", line {}, in {}\n    fetch()\n'
     here, moved, elsewhere = (frame.format(*each) for each in ((88, "fetch"), (91, "fetch"), (88, "store")))
     kind = kind_of_error(failed("no", traceback=here))

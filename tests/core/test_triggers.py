@@ -249,7 +249,7 @@ def test_a_trigger_survives_json(trigger: Trigger) -> None:
     assert msgspec.json.decode(text, type=Trigger) == trigger
 
 
-def test_the_kind_tells_triggers_apart_in_json() -> None:
+def test_the_kind_distinguishes_triggers_in_json() -> None:
     assert msgspec.to_builtins(manual()) == {"kind": "manual"}
     assert msgspec.to_builtins(every("1s")) == {"kind": "every", "period": SECOND, "anchor": None}
     with pytest.raises(msgspec.ValidationError):

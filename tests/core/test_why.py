@@ -105,7 +105,7 @@ class TestDueRuns:
     def test_a_worker_that_drains_takes_nothing(self) -> None:
         assert why(a_run(), a_worker(state="draining")) == ["Every worker that could take it is stopping (w1)."]
 
-    def test_its_starting_deadline_is_told(self) -> None:
+    def test_its_starting_deadline_is_reported(self) -> None:
         assert (
             "skipped if not started by 2026-03-01T13:00:00Z (in 1h)" in why(a_run(expires_at=NOW + HOUR), a_worker())[1]
         )
@@ -122,7 +122,7 @@ class TestRunsBeforeTheirTime:
             "Attempt 2 is not due until 2026-03-01T12:00:12Z (in 12s)."
         ]
 
-    def test_that_nobody_will_take_it_is_told_in_time(self) -> None:
+    def test_that_no_worker_will_take_it_is_said_in_time(self) -> None:
         early, unserved = why(a_run(due_at=NOW + HOUR))
         assert early.startswith("It is not due")
         assert unserved.startswith("No worker is running")
@@ -241,7 +241,7 @@ class TestJobs:
         (sentence,) = why_job(job, Edge("job-1", "a", "extract"), Edge("job-1", "b", "load"))
         assert sentence == "It waits for any of the jobs extract, load to finish a firing."
 
-    def test_that_nobody_could_run_it_is_told_once(self) -> None:
+    def test_that_no_worker_could_run_it_is_said_once(self) -> None:
         job = a_job(next_fire_at=NOW + HOUR, policy=JobPolicy(regions=("eu", "us")))
         assert len(why_job(job, workers=())) == 1
         assert len(why_job(job)) == 2

@@ -8,7 +8,7 @@ from examples.stripe.scenario import ACCOUNTS, AMOUNT, BALANCE, PAYOUTS, STALLED
 
 
 @pytest.mark.parametrize("kind", ["redis", "redlock"])
-async def test_every_payout_is_booked_once_whoever_stalls_dies_or_forgets(kind: Kind, tmp_path: Path) -> None:
+async def test_every_payout_is_booked_once_whichever_machine_stalls_dies_or_forgets(kind: Kind, tmp_path: Path) -> None:
     outcome = await play(kind, tmp_path)
     assert outcome.verdict.ok, str(outcome.verdict)
     assert {1, 3, 4, 5, 6, 7, 8, 19} <= set(outcome.verdict.judged)

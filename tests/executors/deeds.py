@@ -203,7 +203,7 @@ def lie(words: str, times: int) -> None:
 
 @app.task(isolation="limits")
 def chatter(lines: int) -> None:
-    """Log a lot, and tell progress as often."""
+    """Log a lot, and report progress as often."""
     for number in range(lines):
         current_run().log("x" * 1000)
         current_run().progress(number / lines, str(number))

@@ -57,7 +57,7 @@ async def running(app: Mainspring, *, schedule: bool = True, work: bool = True) 
 
 
 @pytest.mark.parametrize(("setting", "option"), [("tell", None), (None, "tell"), ("named", "tell")])
-async def test_it_tells_what_failed_and_why(tmp_path: Path, setting: str | None, option: str | None) -> None:
+async def test_it_says_what_failed_and_why(tmp_path: Path, setting: str | None, option: str | None) -> None:
     app, reported = make_app(tmp_path, alert=setting)
     app.task(name="other", alert=option)(lambda: None)
     async with app, running(app):
@@ -84,7 +84,7 @@ async def test_it_may_be_a_call_or_a_command(tmp_path: Path, receiver: str, task
     assert args.get("argv") in (None, ["notify", "--loud", "all of us"])
 
 
-async def test_nobody_is_told_that_the_telling_failed(tmp_path: Path) -> None:
+async def test_a_failed_alert_causes_no_alert(tmp_path: Path) -> None:
     app, _ = make_app(tmp_path)
     async with app:
         store = await app.open()
@@ -96,7 +96,7 @@ async def test_nobody_is_told_that_the_telling_failed(tmp_path: Path) -> None:
     assert alert_of(telling, "tell", 0) is None
 
 
-async def test_nobody_is_told_where_nobody_is_named(tmp_path: Path) -> None:
+async def test_without_a_receiver_no_alert_is_sent(tmp_path: Path) -> None:
     app, reported = make_app(tmp_path, alert="named")
     async with app, running(app):
         await app.submit("break_down")
@@ -106,9 +106,7 @@ async def test_nobody_is_told_where_nobody_is_named(tmp_path: Path) -> None:
 
 
 class TestDeaths:
-    async def test_a_failure_that_nobody_was_told_of_in_time_is_told_by_whoever_leads_next(
-        self, tmp_path: Path
-    ) -> None:
+    async def test_an_alert_that_was_not_sent_in_time_is_sent_by_the_next_leader(self, tmp_path: Path) -> None:
         app, reported = make_app(tmp_path)
         async with app:
             store = await app.open()
@@ -122,7 +120,7 @@ class TestDeaths:
                 await runs_of(app, 2, FINAL)
         assert [failure["run_id"] for failure in reported] == [run.id]
 
-    async def test_it_is_told_once_however_often_nodes_change(self, tmp_path: Path) -> None:
+    async def test_it_is_sent_once_however_often_nodes_change(self, tmp_path: Path) -> None:
         app, reported = make_app(tmp_path)
         async with app:
             await app.submit("break_down", alert="tell")
@@ -132,7 +130,7 @@ class TestDeaths:
             assert len(await runs_of(app, 2)) == 2
         assert len(reported) == 1
 
-    async def test_what_cannot_be_told_does_not_keep_others_from_being_told(
+    async def test_an_alert_that_cannot_be_sent_does_not_hold_up_the_others(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         app, reported = make_app(tmp_path)
@@ -144,7 +142,7 @@ class TestDeaths:
             await runs_of(app, 3, FINAL)
         assert [failure["run_id"] for failure in reported] == [run.id]
 
-    async def test_what_failed_before_anybody_was_to_be_told_is_history(self, tmp_path: Path) -> None:
+    async def test_failures_before_the_first_receiver_cause_no_alert(self, tmp_path: Path) -> None:
         app, reported = make_app(tmp_path)
         async with app, running(app):
             await app.submit("break_down")
@@ -154,6 +152,6 @@ class TestDeaths:
         assert [failure["run_id"] for failure in reported] == [run.id]
 
 
-def test_a_word_that_names_nobody_is_refused() -> None:
+def test_a_receiver_that_does_not_exist_is_refused() -> None:
     with pytest.raises(InvalidInput, match="names no receiver"):
         Mainspring().task(alert="$ ")(print)

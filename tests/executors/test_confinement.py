@@ -271,7 +271,7 @@ class TestRefusals:
         assert outcome.kind == "failed"
         assert attempt.said("stderr")[-1] == "MemoryError"
 
-    async def test_those_who_look_at_the_host_at_once_see_the_same(self) -> None:
+    async def test_concurrent_probes_of_the_host_see_the_same(self) -> None:
         """What one of them tries must not look to another like something that the host cannot do."""
         with ThreadPoolExecutor(8) as pool:
             hosts = list(pool.map(lambda _: look_around("nobody", None), range(24)))

@@ -137,7 +137,7 @@ async def test_a_run_is_a_job_with_all_that_it_names(scene: Scene, server: Kuber
     assert "xyzzy" not in json.dumps(job)
 
 
-async def test_ends_are_told_apart(settings: dict[str, Any]) -> None:
+async def test_ends_are_distinguished(settings: dict[str, Any]) -> None:
     attempts = {
         "code": shell("echo this went wrong; exit 3"),
         "memory": a_container(sys.executable, "-c", HUNDRED_MEGABYTES, resources={"limits": {"memory": "64Mi"}}),
@@ -197,7 +197,7 @@ class TestLostWorkers:
         assert [each["metadata"]["uid"] for each in pods_of(server, first)] == [pod["metadata"]["uid"]]
         assert starts.read_text() == "x\n"
 
-    async def test_an_end_that_nobody_reported_is_that_of_the_next_attempt(self, scene: Scene, tmp_path: Path) -> None:
+    async def test_an_unreported_end_is_that_of_the_next_attempt(self, scene: Scene, tmp_path: Path) -> None:
         starts = tmp_path / "starts"
         first = shell(f"echo x >>{starts}; exit 4")
         assert (await scene.execute(first)).kind == "failed"

@@ -94,7 +94,7 @@ class TestRemains:
         await stopped(task)
         assert not is_alive(pids_in(tmp_path / "pid")[0])
 
-    async def test_children_that_nobody_asked_about_do_not_remain(self, scene: Scene) -> None:
+    async def test_orphaned_children_do_not_remain(self, scene: Scene) -> None:
         outcome, attempt = await scene.command([sys.executable, "-S", "-c", ZOMBIES])
         children = {int(line) for line in attempt.said()}
         assert (outcome.kind, len(children)) == ("succeeded", 20)
@@ -268,7 +268,7 @@ class TestDeaths:
         assert os.readlink(f"/proc/{shim}/cwd") == "/"
         await stopped(task)
 
-    async def test_whoever_kills_by_the_name_of_the_program_does_not_kill_those_who_clean_up(
+    async def test_killing_by_the_name_of_the_program_does_not_kill_the_processes_that_clean_up(
         self, scene: Scene, tmp_path: Path
     ) -> None:
         task = scene.begin(daemon(tmp_path / "pid", 60))

@@ -129,7 +129,7 @@ class TestStatuses:
         attempt.now = lambda: 1_700_000_000_000_000
         assert (await scene.execute(attempt)).asked == asked
 
-    async def test_nobody_there_is_worth_a_retry(self, scene: Scene) -> None:
+    async def test_a_refused_connection_is_retried(self, scene: Scene) -> None:
         outcome = await call(scene, url="http://127.0.0.1:9")
         assert (outcome.kind, outcome.final) == ("failed", False)
 
@@ -141,7 +141,7 @@ class TestRedirects:
         assert [first.split()[:2] for first, _, _ in server.requests] == [["POST", "/"], ["GET", "/there"]]
         assert json.loads(outcome.result)["body"] == "there"
 
-    async def test_there_are_only_so_many(self, scene: Scene, server: Server) -> None:
+    async def test_redirects_are_bounded(self, scene: Scene, server: Server) -> None:
         server.answer = lambda path: reply(302, Location="/again")
         outcome = await call(scene, url=server.url, redirects=3)
         assert "more than 3 redirects" in outcome.failure.message
@@ -260,7 +260,7 @@ class TestEncryption:
             outcome = await call(scene, url=f"https://127.0.0.1:{server.port}/")
         assert (outcome.kind, names) == ("succeeded", [None]), outcome
 
-    async def test_an_authority_that_nobody_trusts_is_refused(
+    async def test_an_untrusted_authority_is_refused(
         self, secure: tuple[Server, list[str | None]], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         server, _ = secure

@@ -129,7 +129,7 @@ class TestPodman:
         assert attempt.said() == [f"red {attempt.claim.run_id} /usr ['a b']"]
         assert containers(podman, attempt) == []
 
-    async def test_ends_are_told_apart(self, scene: Scene, podman: str) -> None:
+    async def test_ends_are_distinguished(self, scene: Scene, podman: str) -> None:
         failed = await scene.execute(a_container("import sys; print('wrong', file=sys.stderr); sys.exit(3)"))
         assert failed.failure is not None
         assert failed.failure.message == "the container exited with code 3: wrong"

@@ -51,7 +51,7 @@ class TestReuse:
             ]
             assert await asyncio.gather(*(scene.run(deeds.meet, **call) for call in calls)) == [True] * 5
 
-    async def test_it_is_replaced_after_so_many_runs(self) -> None:
+    async def test_it_is_replaced_after_its_limit_of_runs(self) -> None:
         async with scene_of(TASKS, concurrency=1, process_runs=2) as scene:
             pids = [await scene.run(deeds.where) for _ in range(4)]
         assert pids[0] == pids[1] != pids[2] == pids[3]
@@ -70,7 +70,7 @@ class TestReuse:
         assert await alone.run(deeds.where_thread) == os.getpid()
 
     @pytest.mark.parametrize("task", [deeds.where_bounded, deeds.where_async], ids=["deadline", "isolation"])
-    async def test_what_a_function_is_declared_with_holds_for_who_knows_only_its_name(
+    async def test_the_options_of_a_function_hold_for_submitters_that_know_only_its_name(
         self, alone: Scene, task: Any
     ) -> None:
         outcome = await alone.execute(Attempt(task.name, {}))

@@ -53,8 +53,8 @@ def talk(gate: str) -> None:
 
 @app.task
 async def tell(failure: dict[str, object]) -> None:
-    with open("told", "a") as told:
-        told.write(str(failure["run_id"]) + "\\n")
+    with open("alerts", "a") as alerts:
+        alerts.write(str(failure["run_id"]) + "\\n")
 
 @app.task
 async def nap(seconds: float) -> str:
@@ -166,7 +166,7 @@ async def test_a_process_that_is_killed_between_a_failure_and_its_alert_takes_no
         await until(lambda: has_ended(app, runs[-1].id))
         worker.kill()
         await worker.wait()
-    reported = tmp_path / "told"
+    reported = tmp_path / "alerts"
     async with up(tmp_path):
         await until(lambda: reported.exists() and len(set(reported.read_text().split())) == 20)
     assert set(reported.read_text().split()) == {run.id for run in runs}

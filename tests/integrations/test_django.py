@@ -95,19 +95,19 @@ listen(signals.task_enqueued, "enqueued")
 listen(signals.task_started, "started")
 listen(signals.task_finished, "finished")
 
-summed, told, failed = add.enqueue(1, b=2), describe.enqueue("x"), fail.enqueue()
+summed, described, failed = add.enqueue(1, b=2), describe.enqueue("x"), fail.enqueue()
 assert (summed.status, summed.args, summed.kwargs) == ("READY", [1], {"b": 2}), summed
 later = add.using(run_after=timezone.now() + timedelta(hours=1), priority=-100).enqueue(5)
 stored = app.sync(app.runs.get, later.id)
 assert (stored.state, stored.priority, stored.task) == ("pending", 9, "shop.tasks.add"), stored
-assert app.sync(app.runs.get, told.id).priority == 3
+assert app.sync(app.runs.get, described.id).priority == 3
 assert app.sync(app.runs.get, failed.id).queue == "slow"
 assert set(app.tasks) == {"shop.tasks.add", "shop.tasks.describe", "shop.tasks.fail"}
 
 async def work():
     await app.runs.cancel(later.id, "not needed")
     async with app.running():
-        for each in (summed, told, failed):
+        for each in (summed, described, failed):
             async with asyncio.timeout(60):
                 while not (await each.task.aget_result(each.id)).is_finished:
                     await asyncio.sleep(0.01)
@@ -117,10 +117,10 @@ async def work():
 app.sync.close()
 asyncio.run(work())
 
-for each in (summed, told, failed, later):
+for each in (summed, described, failed, later):
     each.refresh()
 assert (summed.return_value, summed.attempts) == (3, 1), summed
-assert told.return_value == ["x", told.id, 1], told
+assert described.return_value == ["x", described.id, 1], described
 assert (failed.status, failed.errors[0].exception_class) == ("FAILED", KeyError), failed
 assert "no such order" in failed.errors[0].traceback
 assert later.status == "FAILED"

@@ -62,7 +62,7 @@ def test_the_api_has_a_field_for_every_option(body: type[msgspec.Struct], what: 
             assert {option.name, *ELSEWHERE.get(option.name, ())} & set(body.__struct_fields__), option.name
 
 
-def test_what_the_api_is_told_is_judged_by_the_kind_of_the_option() -> None:
+def test_fields_of_the_api_are_checked_by_the_kind_of_the_option() -> None:
     with pytest.raises(msgspec.ValidationError, match="priority"):
         msgspec.convert({"task": "t", "priority": 11}, RunBody)
     with pytest.raises(msgspec.ValidationError, match="unknown field"):

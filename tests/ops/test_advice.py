@@ -65,7 +65,7 @@ def test_workers_carry_the_peak_at_80_percent() -> None:
     assert advice.workers == 3
 
 
-def test_what_would_change_the_answer_is_told() -> None:
+def test_what_would_change_the_answer_is_shown() -> None:
     changes = {change.if_: change.then for change in advise(Situation(500)).changes}
     assert "distributed lock around each job" in changes["several instances"]
     assert "redis is there" not in changes
@@ -109,7 +109,7 @@ def test_the_command_reads_the_running_system(cli: Terminal) -> None:
     assert cli("advise", "--measured", "--json").json["situation"]["complex_schedules"]
 
 
-def test_the_command_asks_nobody_where_nobody_is(cli: Terminal) -> None:
+def test_the_command_asks_nothing_without_a_terminal(cli: Terminal) -> None:
     refused = cli("advise")
     assert refused.code == 2
     assert "--runs-per-day" in refused.err

@@ -244,7 +244,7 @@ class TestHandles:
         with pytest.raises(Conflict):
             await app.runs.cancel(handle.id)
 
-    async def test_who_cancels_without_a_reason_is_named(self, app: Mainspring, halve: Task[..., int]) -> None:
+    async def test_a_canceller_without_a_reason_is_named(self, app: Mainspring, halve: Task[..., int]) -> None:
         handle = await halve.submit(8)
         await app.runs.cancel(handle.id)
         assert (await handle.status()).reason == "cancelled by app default"

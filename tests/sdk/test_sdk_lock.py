@@ -79,7 +79,7 @@ async def test_other_names_and_other_tenants_do_not_wait(app: Mainspring, tmp_pa
     await other.close()
 
 
-async def test_who_waits_in_vain_is_told_and_does_nothing(app: Mainspring) -> None:
+async def test_a_wait_in_vain_raises_and_does_nothing(app: Mainspring) -> None:
     async with app.lock("payroll"):
         with pytest.raises(LockRefused, match=r"payroll.*held by another"):
             async with app.lock("payroll", wait="50ms"):
@@ -88,7 +88,7 @@ async def test_who_waits_in_vain_is_told_and_does_nothing(app: Mainspring) -> No
             await app.lock("payroll", wait=0).acquire()
 
 
-async def test_who_waits_gets_it_when_it_is_free(app: Mainspring) -> None:
+async def test_a_waiting_caller_gets_it_when_it_is_free(app: Mainspring) -> None:
     first = app.lock("payroll")
     await first.acquire()
     waiting = asyncio.create_task(app.lock("payroll", wait=BOUND_S).acquire())
@@ -133,7 +133,7 @@ async def test_a_lock_object_is_entered_once_at_a_time(app: Mainspring) -> None:
         pass
 
 
-async def test_whoever_is_cancelled_while_it_waits_leaves_nothing_held(app: Mainspring) -> None:
+async def test_a_caller_that_is_cancelled_while_it_waits_leaves_nothing_held(app: Mainspring) -> None:
     for _ in range(20):
         waiting = asyncio.create_task(app.lock("payroll", wait=0).acquire())
         await asyncio.sleep(0)
@@ -181,7 +181,7 @@ async def test_a_lock_that_redis_forgot_is_lost_and_its_body_cancelled(
     assert task.cancelling() == 0
 
 
-async def test_a_body_that_ignores_its_cancellation_is_told_at_its_end(
+async def test_a_body_that_ignores_its_cancellation_is_reported_at_its_end(
     on_redis: Mainspring, server: RedisServer
 ) -> None:
     async def work() -> None:
@@ -281,7 +281,7 @@ def test_blocking_code_holds_it_and_it_is_renewed_though_the_body_blocks(tmp_pat
     app.sync.close()
 
 
-def test_blocking_code_is_told_that_it_is_lost(tmp_path: Path, server: RedisServer) -> None:
+def test_blocking_code_learns_that_it_is_lost(tmp_path: Path, server: RedisServer) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/x.db", lease=f"{server.url}?prefix={os.urandom(4).hex()}:")
 
     def work() -> None:

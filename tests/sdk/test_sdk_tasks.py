@@ -254,7 +254,7 @@ class TestTheRunningTask:
         assert run.deadline == datetime(1970, 1, 1, 0, 1, 30, tzinfo=UTC)
         assert self.context(fire_at=None)[0].fire_at is None
 
-    def test_it_tells_how_far_it_has_come(self) -> None:
+    def test_it_says_how_far_it_has_come(self) -> None:
         context, reported = self.context()
         context.progress(0.5, "halfway")
         context.progress(1)

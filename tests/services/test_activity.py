@@ -48,7 +48,7 @@ def a_worker(app: Mainspring, store: Any, clock: JumpingClock) -> tuple[Worker, 
     return watched.worker, watched.events
 
 
-async def test_each_start_and_each_end_is_told_once(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+async def test_each_start_and_each_end_is_reported_once(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     @app.task
     async def good() -> None: ...
 
@@ -72,7 +72,7 @@ async def test_each_start_and_each_end_is_told_once(store: Any, app: Mainspring,
     assert line.calls["events_since"] == line.calls["next_position"] == 0
 
 
-async def test_a_run_that_somebody_cancels_ends_so(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+async def test_a_cancelled_run_ends_as_cancelled(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     @app.task
     async def long() -> None:
         await clock.sleep(100)
@@ -86,7 +86,7 @@ async def test_a_run_that_somebody_cancels_ends_so(store: Any, app: Mainspring, 
     assert [(event.kind, event.reason) for event in reported] == [("run.running", ""), ("run.cancelled", "enough")]
 
 
-async def test_a_worker_that_nobody_watches_reports_failures_and_a_summary_a_minute(
+async def test_an_unwatched_worker_reports_failures_and_a_summary_a_minute(
     store: Any, app: Mainspring, clock: JumpingClock
 ) -> None:
     @app.task

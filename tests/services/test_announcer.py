@@ -41,7 +41,7 @@ def listened(store: SqliteStore, line: Line, clock: JumpingClock) -> SqliteStore
     return store
 
 
-async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
+async def test_what_is_submitted_during_a_publication_is_published_together_next(
     store: SqliteStore, clock: JumpingClock
 ) -> None:
     line = Line()
@@ -55,9 +55,7 @@ async def test_what_is_submitted_while_the_broker_is_told_is_told_together_next(
     assert line.published == [[runs[0].id], [run.id for run in runs[1:]]]
 
 
-async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
-    store: SqliteStore, clock: JumpingClock
-) -> None:
+async def test_a_broker_that_was_away_gets_what_is_submitted_next(store: SqliteStore, clock: JumpingClock) -> None:
     line = Line()
     line.answers.set()
     line.away = True
@@ -71,7 +69,7 @@ async def test_after_a_broker_that_was_away_it_is_told_of_what_comes_next(
 
 
 class Heralded(SqliteStore):
-    """A store that leaves it to others to tell of submissions, as those on a server do: `said` is how often its
+    """A store that leaves the announcement of submissions to others, as those on a server do: `said` is how often its
     listeners were notified."""
 
     def __init__(self, clock: JumpingClock) -> None:
@@ -82,7 +80,7 @@ class Heralded(SqliteStore):
         self.said += 1
 
 
-async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_later_and_together(
+async def test_listeners_of_the_store_hear_later_and_together_of_what_was_published(
     clock: JumpingClock,
 ) -> None:
     store = Heralded(clock)
@@ -102,7 +100,7 @@ async def test_those_who_listen_to_the_store_hear_of_what_the_broker_was_told_la
     await source.close()
 
 
-async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_could_not_be_told(
+async def test_listeners_of_the_store_hear_at_once_of_what_could_not_be_published(
     clock: JumpingClock,
 ) -> None:
     store = Heralded(clock)
@@ -116,7 +114,7 @@ async def test_those_who_listen_to_the_store_hear_at_once_of_what_the_broker_cou
     await source.close()
 
 
-async def test_those_who_listen_to_the_store_hear_at_once_of_what_is_not_due_yet(clock: JumpingClock) -> None:
+async def test_listeners_of_the_store_hear_at_once_of_what_is_not_due_yet(clock: JumpingClock) -> None:
     store = Heralded(clock)
     line = Line()
     source = listened(store, line, clock)
@@ -144,7 +142,7 @@ async def test_of_a_large_submission_the_first_of_each_place_are_published_and_l
     await source.close()
 
 
-async def test_who_closes_has_told_the_broker_and_those_who_listen(clock: JumpingClock) -> None:
+async def test_closing_publishes_the_rest_and_notifies_the_listeners(clock: JumpingClock) -> None:
     store = Heralded(clock)
     line = Line()
     source, run = listened(store, line, clock), a_run(clock)

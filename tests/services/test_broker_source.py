@@ -282,7 +282,7 @@ async def test_a_backlog_that_lasts_does_not_silence_the_broker(
     assert a_worker("w").priorities in source._deep
 
 
-async def test_while_the_broker_delivers_nobody_looks_ahead_in_the_store(
+async def test_while_the_broker_delivers_no_claim_looks_ahead_in_the_store(
     store: SqliteStore, source: BrokerSource, line: Line, clock: JumpingClock
 ) -> None:
     await submit(store, a_run(clock, due_at=clock.now() + SECOND))
@@ -310,7 +310,9 @@ async def test_what_could_not_be_claimed_because_the_store_is_away_goes_back(
 
 
 class TestDispatcher:
-    async def test_what_comes_due_is_told_when_it_is(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
+    async def test_what_comes_due_is_published_when_it_is_due(
+        self, store: SqliteStore, line: Line, clock: JumpingClock
+    ) -> None:
         now, later = a_run(clock), a_run(clock, due_at=clock.now() + 300_000)
         await submit(store, now, later)
         async with turning(Dispatcher(store, line, lambda: True, clock, Random(0))):
@@ -319,7 +321,7 @@ class TestDispatcher:
             await let_pass(clock, "310ms")
             assert line.published == [now.id, later.id]
 
-    async def test_what_nobody_has_claimed_is_said_again_and_what_was_is_not(
+    async def test_an_unclaimed_run_is_published_again_and_a_claimed_one_is_not(
         self, store: SqliteStore, line: Line, clock: JumpingClock
     ) -> None:
         claimed, waiting = a_run(clock), a_run(clock)
@@ -333,7 +335,7 @@ class TestDispatcher:
         assert line.published.count(claimed.id) == 1
         assert line.published.count(waiting.id) >= 2
 
-    async def test_a_broker_that_would_have_it_twice_is_told_again_much_later(
+    async def test_a_broker_that_would_hold_it_twice_gets_it_again_much_later(
         self, store: SqliteStore, line: Line, clock: JumpingClock
     ) -> None:
         line.capabilities = Capabilities(deduplicates=False)
@@ -378,7 +380,7 @@ class TestDispatcher:
             await let_pass(clock, f"{2 * FULL_GAP_S:g}s")
             assert [notice.token for notice in line.queued.values()] == [~0]
 
-    async def test_only_whoever_leads_tells(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
+    async def test_only_the_leader_publishes(self, store: SqliteStore, line: Line, clock: JumpingClock) -> None:
         await submit(store, a_run(clock))
         leads = False
         async with turning(Dispatcher(store, line, lambda: leads, clock, Random(0))):

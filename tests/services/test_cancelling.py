@@ -126,7 +126,7 @@ class TestAsync:
         assert [each.outcome for each in await store.list_attempts(run.id)] == ["cancelled"]
         assert cleaned_up == [True]
 
-    async def test_it_is_told_within_a_beat_where_the_hint_was_lost(
+    async def test_it_is_noticed_within_a_heartbeat_where_the_hint_was_lost(
         self, store: Any, app: Mainspring, clock: JumpingClock
     ) -> None:
         @app.task
@@ -250,7 +250,7 @@ async def test_a_process_is_ended_with_all_that_it_started(tmp_path: Path) -> No
     await store.close()
 
 
-async def test_a_cancel_of_which_nobody_told_is_heard_within_a_second(
+async def test_a_cancel_without_a_hint_is_noticed_within_a_second(
     store: Any, app: Mainspring, clock: JumpingClock
 ) -> None:
     ended_at: list[int] = []

@@ -224,7 +224,7 @@ class TestWhileThereIsNothing:
         line.calls.pop("look")
         assert set(line.calls) == {"renew"}, "its heartbeat, where a look is none"
 
-    async def test_what_it_was_not_told_of_starts_within_a_second(
+    async def test_a_run_without_a_hint_starts_within_a_second(
         self, store: Any, app: Mainspring, clock: JumpingClock
     ) -> None:
         started: list[int] = []

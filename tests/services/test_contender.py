@@ -62,14 +62,14 @@ async def add_jobs(store: SqliteStore, clock: JumpingClock, *periods: int) -> li
         return [await add_job(app, f"job-{period}", f"{period}s") for period in periods]
 
 
-async def test_each_instant_fires_once_whoever_wins(stores: list[SqliteStore], clock: JumpingClock) -> None:
+async def test_each_instant_fires_once_whichever_node_wins(stores: list[SqliteStore], clock: JumpingClock) -> None:
     jobs = await add_jobs(stores[0], clock, 1, 2, 3)
     async with turning(*(Node(store, clock, str(n)) for n, store in enumerate(stores))):
         await let_pass(clock, "60s")
     assert [await fired_at(stores[0], job) for job in jobs] == [list(range(n, 61, n)) for n in (1, 2, 3)]
 
 
-async def test_whoever_holds_the_lease_of_a_job_is_left_alone_until_it_is_over(
+async def test_a_node_that_holds_the_lease_of_a_job_is_left_alone_until_it_expires(
     stores: list[SqliteStore], clock: JumpingClock
 ) -> None:
     (job,) = await add_jobs(stores[0], clock, 10)

@@ -159,7 +159,7 @@ async def test_a_drain_that_was_interrupted_can_be_hurried(store: Any, app: Main
     assert (await row_of(handle)).state == "pending"
 
 
-async def test_what_a_run_said_last_is_told(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+async def test_the_last_output_of_a_run_is_stored(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     @app.task
     async def work() -> None:
         try:

@@ -58,7 +58,7 @@ async def test_one_of_two_leads(one: Node, other: Node, clock: JumpingClock) -> 
     assert other.story == []
 
 
-async def test_nobody_leads_before_the_first_turn(one: Node) -> None:
+async def test_no_node_leads_before_the_first_turn(one: Node) -> None:
     assert one.term() is None
 
 
@@ -241,7 +241,7 @@ class TestLostWords:
             await let_pass(clock, "1s")
             assert one.number is not None
 
-    async def test_somebody_leads_within_a_second_after_a_long_outage(self, store: Any, clock: JumpingClock) -> None:
+    async def test_a_node_leads_within_a_second_after_a_long_outage(self, store: Any, clock: JumpingClock) -> None:
         line = FaultyStore(store)
         nodes = [Node(line, clock, name) for name in ("one", "other")]
         async with turning(*nodes):

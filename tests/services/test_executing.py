@@ -117,7 +117,7 @@ class TestFunctions:
         self, live: SqliteStore, kind: str, how: str, reason: str
     ) -> None:
         if kind == "process" and how != "half a character":
-            kind = "thread"  # A process per case would take long, and tells no more.
+            kind = "thread"  # A process per case would take long, and shows no more.
         run = await ended(await chores.misbehaving[kind].options(retry=chores.ONCE).submit(how))
         assert (run.state, run.reason) == ("failed", f"{reason}; it has no retries")
         assert len(error_of(run)["traceback"]) < 20_000

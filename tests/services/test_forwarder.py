@@ -35,7 +35,7 @@ def make(store: Any, clock: JumpingClock, sink: Recorder, on_duty: bool = True) 
     return Forwarder(store, "test", sink, lambda: on_duty, clock, Random(0))
 
 
-async def tell(store: Any, clock: JumpingClock, *kinds: str) -> None:
+async def record(store: Any, clock: JumpingClock, *kinds: str) -> None:
     for kind in kinds:
         await store.record_events([Event(kind, clock.now())])
     await store.number_events(1_000)
@@ -46,7 +46,7 @@ async def test_a_sink_that_fails_gets_the_same_events_again(store: Any, clock: J
     async with turning(make(store, clock, sink)):
         await let_pass(clock, "1s")
         sink.refusals = 3
-        await tell(store, clock, "a", "b", "c")
+        await record(store, clock, "a", "b", "c")
         await let_pass(clock, "10s")
     assert [kind for _, kind in sink.heard] == ["a", "b", "c"]
 
@@ -55,9 +55,9 @@ async def test_the_next_process_goes_on_from_the_position_in_the_store(store: An
     first, second = Recorder(), Recorder()
     async with turning(make(store, clock, first)):
         await let_pass(clock, "1s")
-        await tell(store, clock, "a")
+        await record(store, clock, "a")
         await let_pass(clock, "1s")
-    await tell(store, clock, "b", "c")
+    await record(store, clock, "b", "c")
     async with turning(make(store, clock, second)):
         await let_pass(clock, "1s")
     assert [kind for _, kind in first.heard + second.heard] == ["a", "b", "c"]
@@ -66,7 +66,7 @@ async def test_the_next_process_goes_on_from_the_position_in_the_store(store: An
 async def test_a_process_that_is_not_on_duty_sends_nothing(store: Any, clock: JumpingClock) -> None:
     sink = Recorder()
     async with turning(make(store, clock, sink, on_duty=False)):
-        await tell(store, clock, "a")
+        await record(store, clock, "a")
         await let_pass(clock, "5s")
     assert sink.heard == []
 

@@ -137,7 +137,7 @@ class TestTrouble:
         await asyncio.wait({task}, timeout=5)
         assert task.cancelled()
 
-    async def test_expected_trouble_is_told_without_a_traceback(
+    async def test_expected_trouble_is_reported_without_a_traceback(
         self, clock: JumpingClock, caplog: pytest.LogCaptureFixture
     ) -> None:
         caplog.set_level(logging.INFO, "mainspring")
@@ -236,7 +236,7 @@ class TestWithin:
             await within(clock, 2.0, fail())
 
 
-async def test_what_comes_of_a_call_that_was_given_up_is_nobodys_error(clock: JumpingClock) -> None:
+async def test_the_error_of_an_abandoned_call_is_not_logged(clock: JumpingClock) -> None:
     errors: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: errors.append(context))
 

@@ -104,7 +104,7 @@ def test_sleepers_wake_by_due_time_then_by_when_they_fell_asleep(naps: list[int]
     assert asyncio.run(scenario()) == sorted(range(len(naps)), key=lambda number: (naps[number], number))
 
 
-async def test_pending_tells_the_earliest_sleeper() -> None:
+async def test_pending_is_the_earliest_sleeper() -> None:
     clock = ManualClock(NOON)
     assert clock.pending() is None
     sleepers = [asyncio.create_task(clock.sleep(seconds)) for seconds in (30, 10, 20)]

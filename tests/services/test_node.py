@@ -99,7 +99,7 @@ def worked_app(ran: list[int]) -> Mainspring:
     return app
 
 
-async def test_a_job_fires_runs_and_is_told_of(store: Any, clock: JumpingClock) -> None:
+async def test_a_job_fires_runs_and_leaves_events(store: Any, clock: JumpingClock) -> None:
     kinds: list[str] = []
 
     class Listening(LocalSink):
@@ -121,7 +121,7 @@ async def test_a_job_fires_runs_and_is_told_of(store: Any, clock: JumpingClock) 
     assert kinds[-1] == "worker.stopped"
 
 
-async def test_a_hint_wakes_whoever_may_have_something_to_do(store: Any, clock: JumpingClock) -> None:
+async def test_a_hint_wakes_every_loop_that_may_have_something_to_do(store: Any, clock: JumpingClock) -> None:
     ran: list[int] = []
     with at_home(worked_app(ran), store, clock) as app:
         node = make_node(app, store, clock)

@@ -31,7 +31,7 @@ from mainspring.store import RunFilter
 from sdk_work import add_stored
 
 SOON = 50 * MILLISECOND
-"""So long before its instant a lone job may be written."""
+"""How long before its instant a lone job may be written."""
 
 
 @pytest.fixture
@@ -120,7 +120,7 @@ class TestEdits:
         async with turning(planner):
             await let_pass(clock, "30s")
             job = await add_job(app, "job", "2s")
-            planner.wake()  # As a node does when the store tells of a change.
+            planner.wake()  # As a node does when the store gives a hint.
             await let_pass(clock, "6s")
         assert len(await fired_at(store, job)) == 3
         assert all(0 <= row.fire_at - row.created_at <= SOON for row in await ledger(store, job))

@@ -170,7 +170,7 @@ async def test_a_run_that_was_lost_before_is_alone_in_all_pools(
         assert await work.running() == {1: 1}
 
 
-async def test_a_place_that_is_free_again_is_taken_at_once_though_nobody_tells_of_changes(
+async def test_a_place_that_is_free_again_is_taken_at_once_without_a_hint(
     store: SqliteStore, work: Work, clock: JumpingClock
 ) -> None:
     work.length_s = 0.1

@@ -170,7 +170,7 @@ class TestCleaner:
         assert await store.list_attempts(old) == []
         assert len(await store.list_attempts(new)) == 1
 
-    async def test_a_job_keeps_only_so_many_runs(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    async def test_a_job_keeps_only_its_limit_of_runs(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
         @app.task(name="work")
         async def work() -> None: ...
 

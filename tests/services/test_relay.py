@@ -41,7 +41,7 @@ def make_relay(store: Any, clock: JumpingClock, *sinks: Notebook, leads: Callabl
     return Relay(store, leads, sinks, clock, Random(0))
 
 
-async def tell(store: Any, clock: JumpingClock, *kinds: str) -> None:
+async def record(store: Any, clock: JumpingClock, *kinds: str) -> None:
     """One transaction for each."""
     for kind in kinds:
         await store.record_events([Event(kind, clock.now())])
@@ -51,12 +51,12 @@ def numbered(count: int, first: int = 0) -> list[str]:
     return [f"event-{number}" for number in range(first, first + count)]
 
 
-async def test_events_are_told_in_order_and_numbered_without_gaps(store: Any, clock: JumpingClock) -> None:
+async def test_events_are_relayed_in_order_and_numbered_without_gaps(store: Any, clock: JumpingClock) -> None:
     sink = Notebook()
     async with turning(make_relay(store, clock, sink)):
         await let_others_run()
         for start in range(0, 50, 5):
-            await tell(store, clock, *numbered(5, start))
+            await record(store, clock, *numbered(5, start))
             await let_pass(clock, "100ms")
         await let_pass(clock, "1s")
     first = sink.heard[0][0]
@@ -67,16 +67,16 @@ async def test_every_sink_hears_all_of_them(store: Any, clock: JumpingClock) -> 
     sinks = [Notebook(), Notebook()]
     async with turning(make_relay(store, clock, *sinks)):
         await let_others_run()
-        await tell(store, clock, *numbered(3))
+        await record(store, clock, *numbered(3))
         await let_pass(clock, "1s")
     assert [sink.kinds for sink in sinks] == [numbered(3)] * 2
 
 
-async def test_what_happens_is_told_within_a_moment(store: Any, clock: JumpingClock) -> None:
+async def test_what_happens_is_relayed_within_a_moment(store: Any, clock: JumpingClock) -> None:
     sink = Notebook()
     async with turning(make_relay(store, clock, sink)):
         await let_pass(clock, "3s")
-        await tell(store, clock, "news")
+        await record(store, clock, "news")
         await let_pass(clock, f"{IDLE_S}s")
         assert sink.kinds == ["news"]
 
@@ -89,11 +89,11 @@ async def test_after_a_long_silence_it_looks_less_often_and_can_be_woken(store: 
         line.calls.clear()
         await let_pass(clock, "10s")
         assert line.calls["number_events"] <= 11
-        await tell(store, clock, "found")
+        await record(store, clock, "found")
         await let_pass(clock, f"{QUIET_S}s")
         assert sink.kinds == ["found"]
         await let_pass(clock, "10s")
-        await tell(store, clock, "woken")
+        await record(store, clock, "woken")
         relay.hint()
         await let_others_run()
         assert sink.kinds == ["found", "woken"]
@@ -106,7 +106,7 @@ class TestTrouble:
             await let_others_run()
             for start in range(0, 50, 5):
                 flaky.refusals = 2
-                await tell(store, clock, *numbered(5, start))
+                await record(store, clock, *numbered(5, start))
                 await let_pass(clock, "1s")
         assert flaky.kinds == steady.kinds == numbered(50)
         assert len(flaky.heard) == 50
@@ -122,17 +122,17 @@ class TestTrouble:
             await let_pass(clock, "1s")
             for start in range(0, 50, 5):
                 getattr(line, lost)(method)
-                await tell(store, clock, *numbered(5, start))
+                await record(store, clock, *numbered(5, start))
                 await let_pass(clock, "1s")
         assert sink.kinds == numbered(50)
 
-    async def test_events_of_a_time_without_a_leader_are_told_by_the_next(
+    async def test_events_of_a_time_without_a_leader_are_relayed_by_the_next(
         self, store: Any, clock: JumpingClock
     ) -> None:
         leading, sink = [False], Notebook()
         async with turning(make_relay(store, clock, sink, leads=lambda: leading[0])):
             await let_others_run()
-            await tell(store, clock, *numbered(5))
+            await record(store, clock, *numbered(5))
             await let_pass(clock, "10s")
             assert sink.heard == []
             leading[0] = True
@@ -141,32 +141,34 @@ class TestTrouble:
 
 
 class TestFinish:
-    async def test_it_tells_the_rest_even_where_the_node_no_longer_leads(self, store: Any, clock: JumpingClock) -> None:
+    async def test_it_relays_the_rest_even_where_the_node_no_longer_leads(
+        self, store: Any, clock: JumpingClock
+    ) -> None:
         sink = Notebook()
         relay = make_relay(store, clock, sink, leads=lambda: False)
         await relay.turn()
-        await tell(store, clock, *numbered(2 * BATCH + 7))
+        await record(store, clock, *numbered(2 * BATCH + 7))
         await relay.finish()
         assert sink.kinds == numbered(2 * BATCH + 7)
 
     async def test_it_waits_for_the_pass_that_is_under_way(self, store: Any, clock: JumpingClock) -> None:
-        """Two passes at once would tell things twice, and out of order."""
+        """Two passes at once would relay events twice, and out of order."""
         sink = Notebook()
         relay = make_relay(store, clock, sink)
         async with turning(relay):
             await let_others_run()
             sink.gate = asyncio.Event()
-            await tell(store, clock, *numbered(5))
+            await record(store, clock, *numbered(5))
             await let_pass(clock, "1s")
             finishing = asyncio.create_task(relay.finish())
             await let_others_run()
-            await tell(store, clock, *numbered(5, 5))
+            await record(store, clock, *numbered(5, 5))
             sink.gate.set()
             await finishing
         assert [kind for _, kind in sink.heard] == numbered(10)
 
     async def test_a_relay_without_sinks_still_numbers(self, store: Any, clock: JumpingClock) -> None:
-        await tell(store, clock, *numbered(3))
+        await record(store, clock, *numbered(3))
         before = await store.next_position()
         await make_relay(store, clock).finish()
         assert await store.next_position() >= before + 3

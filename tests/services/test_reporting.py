@@ -126,7 +126,7 @@ class TestOutput:
             assert (run.state, run.progress, run.progress_note) == ("running", 0.5, "2 of 4")
             assert await texts(store, run.id) == ["step 1", "step 2"]
 
-    async def test_whoever_sees_the_end_of_a_run_sees_all_that_it_wrote(
+    async def test_a_reader_of_the_end_of_a_run_sees_all_that_it_wrote(
         self, store: Any, app: Mainspring, line: FaultyStore, clock: JumpingClock
     ) -> None:
         @app.task
@@ -203,7 +203,7 @@ class TestFloods:
                 assert (await ended(handle)).state == "cancelled"
 
 
-async def test_a_drained_worker_has_told_everything(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+async def test_a_drained_worker_has_reported_everything(store: Any, app: Mainspring, clock: JumpingClock) -> None:
     @app.task
     async def work() -> None:
         current_run().log("hello")

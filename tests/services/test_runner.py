@@ -55,7 +55,7 @@ class Stage:
         return {report.run_id: report.outcome for report in self.runner.done}
 
 
-async def test_never_more_than_so_many_run_at_once(clock: JumpingClock) -> None:
+async def test_never_more_than_the_concurrency_run_at_once(clock: JumpingClock) -> None:
     async def act(attempt: AttemptContext) -> Outcome:
         await clock.sleep(1 + int(attempt.claim.run_id) % 3)
         return DONE
@@ -116,7 +116,7 @@ async def test_a_run_past_its_deadline_is_stopped_even_if_it_ends_well(clock: Ju
     assert stage.reports == {"a": "timed_out"}
 
 
-async def test_the_deadline_of_a_run_that_has_ended_stops_nobody(clock: JumpingClock) -> None:
+async def test_the_deadline_of_a_run_that_has_ended_stops_no_other(clock: JumpingClock) -> None:
     async def act(attempt: AttemptContext) -> Outcome:
         await asyncio.sleep(0.06 if attempt.claim.token == 2 else 0)
         return DONE
@@ -147,7 +147,7 @@ class TestManyAtOnce:
         assert stage.started == [*self.NAMES] == [*stage.reports]
         assert len(tasks) == 3
 
-    async def test_one_that_waits_keeps_nobody_waiting(self, clock: JumpingClock) -> None:
+    async def test_one_that_waits_delays_no_other(self, clock: JumpingClock) -> None:
         async def act(attempt: AttemptContext) -> Outcome:
             if attempt.claim.run_id == "007":
                 await clock.sleep(60)
@@ -246,7 +246,7 @@ class TestSwallowedCancellation:
         assert "run a ignores its cancellation" in caplog.text
         await until(lambda: stage.started == ["a", "b"])
 
-    async def test_what_it_comes_to_later_is_not_told(self, clock: JumpingClock) -> None:
+    async def test_its_later_outcome_is_not_reported(self, clock: JumpingClock) -> None:
         given_up = asyncio.Event()
 
         async def act(attempt: AttemptContext) -> Outcome:

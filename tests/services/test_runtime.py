@@ -219,7 +219,7 @@ async def test_a_stop_that_was_interrupted_can_be_hurried(tmp_path: Path) -> Non
         assert (await row_of(handle)).state == "pending"
 
 
-async def test_a_run_that_ends_while_the_node_stops_is_told_with_all_that_it_wrote(tmp_path: Path) -> None:
+async def test_a_run_that_ends_while_the_node_stops_is_reported_with_all_that_it_wrote(tmp_path: Path) -> None:
     app, stopping = make_app(tmp_path), asyncio.Event()
 
     @app.task

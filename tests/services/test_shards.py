@@ -1,5 +1,5 @@
-"""Several leaders that share the jobs: each job has one, each leader has its own lease and term, and nobody's number of
-shards can make a job fire twice or never."""
+"""Several leaders that share the jobs: each job has one, each leader has its own lease and term, and no leader's number
+of shards can make a job fire twice or never."""
 
 from __future__ import annotations
 

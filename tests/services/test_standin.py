@@ -134,7 +134,7 @@ async def test_a_leader_that_dies_while_the_lease_is_away_is_followed_by_another
         assert other.leads
 
 
-async def test_who_stands_in_gives_way_to_whoever_leads_by_the_lease(
+async def test_a_stand_in_gives_way_to_the_node_that_leads_by_the_lease(
     store: Any, nodes: list[Node], lease: Elsewhere, clock: JumpingClock
 ) -> None:
     one, _ = nodes

@@ -135,7 +135,7 @@ async def test_a_claim_that_comes_too_late_is_given_back(app: Mainspring, store:
     assert not worker.claims.pairs()
 
 
-async def test_who_submits_in_another_thread_is_served_too(tmp_path: Path) -> None:
+async def test_a_submission_in_another_thread_is_served_too(tmp_path: Path) -> None:
     app = Mainspring(f"sqlite:///{tmp_path}/one.db")
     threads: list[threading.Thread] = []
 

@@ -188,7 +188,7 @@ async def test_neither_does_one_that_comes_after_the_cache_was_emptied(
     assert there.epoch != mark.epoch
 
 
-async def test_whoever_leads_next_goes_on_where_the_last_one_was(
+async def test_the_next_leader_goes_on_where_the_last_one_was(
     store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
     first, second = Posts(store, cache, clock), Posts(store, cache, clock)
@@ -208,7 +208,7 @@ async def test_whoever_leads_next_goes_on_where_the_last_one_was(
     assert (after.epoch, after.position > before.position) == (before.epoch, True)
 
 
-async def test_events_that_are_told_late_are_marked_as_such_until_all_are(
+async def test_events_that_are_relayed_late_are_marked_as_such_until_all_are(
     store: SqliteStore, cache: RedisStatusCache, clock: JumpingClock, app: Mainspring
 ) -> None:
     post = Posts(store, cache, clock)

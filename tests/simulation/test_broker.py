@@ -57,7 +57,7 @@ def notice(run_id: str, priority: int = 5, queue: str = "default") -> Notice:
     return Notice(run_id, 0, "default", queue, "default", priority, 0)
 
 
-def test_the_best_is_delivered_once_and_only_to_who_serves_its_line() -> None:
+def test_the_best_is_delivered_once_and_only_to_workers_of_its_line() -> None:
     scene = Scene()
 
     async def play() -> None:
@@ -125,7 +125,7 @@ def test_a_loose_one_loses_doubles_and_mixes_up() -> None:
     }
 
 
-def test_who_listens_hears_of_what_arrives_in_its_lines_until_it_dies() -> None:
+def test_a_listener_hears_of_what_arrives_in_its_lines_until_it_dies() -> None:
     scene, heard = Scene(), list[float]()
 
     async def play() -> None:

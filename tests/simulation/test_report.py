@@ -21,7 +21,7 @@ def result(*, profile: str = "chaos", minutes: float = 10.0, seen: tuple[str, ..
     return Result(scenario, Verdict([], (), 0), [error] if error else [], Counter(seen), 600.0, [])
 
 
-def test_simulate_plays_so_many_seeds_or_these() -> None:
+def test_simulate_plays_a_number_of_seeds_or_these() -> None:
     report = simulate(2, profile="calm", jobs=1, **SMALL)
     again = simulate([1], profile="calm", **SMALL)
 
@@ -88,7 +88,7 @@ class TestSometimes:
         assert Report([result(minutes=1.0)] * ENOUGH_SEEDS).unseen == []
 
 
-def test_worlds_differ_in_who_plans_and_in_which_order_work_is_done() -> None:
+def test_worlds_differ_in_which_nodes_plan_and_in_which_order_work_is_done() -> None:
     seen = Counter[str]()
     for seed in range(8):
         seen += run_scenario(Scenario(seed, "calm", 0.2, 1, 1)).sometimes

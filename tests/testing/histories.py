@@ -1,4 +1,4 @@
-"""Histories as tests tell them: one thing after the other, on a clock of seconds that `at` sets."""
+"""Histories as tests write them: one thing after the other, on a clock of seconds that `at` sets."""
 
 from __future__ import annotations
 

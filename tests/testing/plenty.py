@@ -20,7 +20,7 @@ class Plenty:
         self._random = Random(seed)
         self._told = History()
 
-    def tell(self, runs: int) -> list[Record]:
+    def play(self, runs: int) -> list[Record]:
         """A hundred runs a second."""
         instants = range(60, runs // 100 + 500, 60)
         self._told.fault("healed").term(1).job("j", EveryTrigger(MINUTE), next_at=instants[-1] + 60, task="j")

@@ -90,7 +90,7 @@ class TestOneRecordPerDueInstant:
 
         assert "has run gone in the ledger, and there is no such run" in history.found(1).message
 
-    def test_unless_only_so_many_are_kept(self) -> None:
+    def test_unless_only_a_limited_number_is_kept(self) -> None:
         history = minutely(next_at=180, policy=JobPolicy(keep_succeeded=1)).fired("j", 60).firing("j", 120, run="gone")
 
         assert history.broken() == []
@@ -185,7 +185,7 @@ class TestEdits:
 
         assert history.at(900).fault("drained").broken() == []
 
-    def test_until_the_end_tells_how_it_came(self) -> None:
+    def test_until_the_end_says_how_it_came(self) -> None:
         history = History().job("j", MINUTELY, next_at=60).at(100).job("j", MINUTELY, outcome="unknown").fired("j", 60)
         history.at(900).fault("drained").job("j", MINUTELY, next_at=960)
 
@@ -197,7 +197,7 @@ class TestEdits:
         assert History().job("j", MINUTELY, policy=policy).fired("j", 60, 120).at(900).fault("drained").broken() == []
         assert History().job("j", MINUTELY, policy=policy).fired("j", 60, 180).broken() == [1]
 
-    def test_who_fires_it_by_hand_later_makes_none(self) -> None:
+    def test_a_manual_firing_later_makes_none(self) -> None:
         history = History().job("j", MINUTELY, policy=JobPolicy(max_firings=2)).fired("j", 60, 120).trigger("j", 601)
 
         assert history.firing("j", 601, kind="manual", state="skipped").broken() == []

@@ -115,7 +115,7 @@ class TestConcurrencyLimits:
         )
         assert [record.what for record in violation.evidence] == ["submit", "submit", "claim", "claim", "report"]
 
-    def test_who_comes_when_another_has_left_has_room(self) -> None:
+    def test_a_caller_that_comes_when_another_has_left_has_room(self) -> None:
         history = History().submit("a", **GATE).submit("b", **GATE).at(1).claim("a").at(2).report("a").claim("b")
 
         assert history.broken() == []

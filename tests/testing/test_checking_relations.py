@@ -155,7 +155,7 @@ class TestJobsAfterJobs:
 
         assert after(history, 62).broken() == []
 
-    def test_who_fires_it_by_hand_needs_no_reason(self) -> None:
+    def test_a_manual_firing_needs_no_reason(self) -> None:
         history = after(following().fired("north", 60, 120).fired("south", 60, 120), 70, 130).trigger("j", 140)
         history.firing("j", 140, kind="manual", run="x").ended("x", job_id="j", fire_at=instant(140))
 

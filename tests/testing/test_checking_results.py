@@ -130,7 +130,7 @@ class TestAttemptsWithinLimits:
         assert retried_after(8.9).broken() == [9]
         assert retried_after(9).broken() == []
 
-    def test_the_wait_counts_from_when_the_failure_may_first_have_been_told(self) -> None:
+    def test_the_wait_counts_from_the_earliest_report_of_the_failure(self) -> None:
         history = History().submit("a").claim("a", 1).at(1).report("a", 1, "pending", outcome="unknown", delay=5)
         history.at(4).report("a", 1, "pending", delay=5).at(6).claim("a", 2)
 
@@ -174,7 +174,7 @@ class TestArgumentsThatOlderCodeDoesNotTake:
 
         assert history.broken(unfit_bound=MINUTE) == []
 
-    def test_a_deadline_counts_whoever_holds_the_run(self) -> None:
+    def test_a_deadline_counts_whichever_worker_holds_the_run(self) -> None:
         history = self.begun().at(2).report("a", 1, "failed", worker="old", attempt="timed_out")
 
         assert history.broken(unfit_bound=MINUTE) == []

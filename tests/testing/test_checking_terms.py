@@ -65,7 +65,7 @@ def test_a_term_belongs_to_one() -> None:
     assert history.found(17).message == "term 1 of scheduler was given to n1 and to n2"
 
 
-def test_who_asks_again_is_told_the_same() -> None:
+def test_a_repeated_call_gets_the_same_answer() -> None:
     assert History().term(1, "n1").at(5).term(1, "n1").broken() == []
 
 

@@ -182,7 +182,7 @@ class TestVerdict:
         assert {7, 8, 12} & set(History().claim("a").check().judged) == set()
         assert {7, 8, 12} <= set(History().claim("a").start("a").end("a").check().judged)
 
-    def test_of_a_breach_that_is_everywhere_only_some_is_told(self) -> None:
+    def test_of_a_breach_that_is_everywhere_only_some_is_reported(self) -> None:
         history = History()
         for number in range(MOST_VIOLATIONS + 10):
             history.claim(f"run {number}").claim(f"run {number}")
@@ -201,7 +201,7 @@ class TestVerdict:
 
 
 class TestRefusals:
-    def test_a_kind_of_record_that_nobody_knows_is_refused(self) -> None:
+    def test_an_unknown_kind_of_record_is_refused(self) -> None:
         with pytest.raises(InvalidInput, match="'rumour' of record 1 is not a kind of record"):
             History().add("rumour").check()
 
@@ -221,7 +221,7 @@ def test_the_checker_is_loaded_when_it_is_asked_for() -> None:
 
 
 def test_a_hundred_thousand_records_are_no_trouble() -> None:
-    records = Plenty(seed=1).tell(runs=9_500)
+    records = Plenty(seed=1).play(runs=9_500)
 
     assert len(records) > 100_000
     verdict = check(records, lateness_bound=5 * SECOND)

@@ -69,7 +69,7 @@ def report(claim: Claim) -> Report:
 
 
 class TestWhatWasAnswered:
-    async def test_is_told_once_and_within_the_time_between_asking_and_hearing(
+    async def test_is_reported_once_and_within_the_time_between_asking_and_hearing(
         self, app: RecordedApp, tmp_path: Path
     ) -> None:
         before = app.clock.now()
@@ -81,14 +81,14 @@ class TestWhatWasAnswered:
         assert record.store is not None
         assert before <= record.sent <= record.store <= after
 
-    async def test_a_cancel_that_comes_too_late_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
+    async def test_a_cancel_that_comes_too_late_is_reported_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
         handle = await app.submit("work")
         await app.runs.cancel(handle.id)
         with pytest.raises(Conflict):
             await app.runs.cancel(handle.id)
         assert [record.outcome for record in history(tmp_path, "cancel")] == ["ok", "refused"]
 
-    async def test_a_report_that_is_stale_is_told_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
+    async def test_a_report_that_is_stale_is_reported_as_refused(self, app: RecordedApp, tmp_path: Path) -> None:
         await app.submit("work")
         store = await app.open()
         first = await claim(store)
@@ -98,7 +98,9 @@ class TestWhatWasAnswered:
         assert [(each.token, each.outcome) for each in history(tmp_path, "report")] == [(1, "refused"), (2, "ok")]
         assert [(each.token, each.outcome) for each in history(tmp_path, "handback")] == [(1, "ok")]
 
-    async def test_a_run_that_is_left_to_others_is_told_as_given_back(self, app: RecordedApp, tmp_path: Path) -> None:
+    async def test_a_run_that_is_left_to_others_is_reported_as_given_back(
+        self, app: RecordedApp, tmp_path: Path
+    ) -> None:
         await app.submit("work")
         store = await app.open()
         given = await claim(store)
@@ -118,7 +120,9 @@ class TestWhatWasAnswered:
         assert renewed.until == renewed.sent + 7 * SECOND
         assert renewed.worker == history(tmp_path, "claim")[0].worker == "client"
 
-    async def test_a_return_of_which_some_were_lost_is_told_as_unknown(self, app: RecordedApp, tmp_path: Path) -> None:
+    async def test_a_return_of_which_some_were_lost_is_reported_as_unknown(
+        self, app: RecordedApp, tmp_path: Path
+    ) -> None:
         await app.submit("work")
         store = await app.open()
         given = await claim(store)
@@ -128,7 +132,7 @@ class TestWhatWasAnswered:
 
 class TestWhoeverIsKilledBeforeItHears:
     @pytest.mark.parametrize("when", ["before", "after"])
-    async def test_has_told_what_it_asked_for(self, when: str, app: RecordedApp, tmp_path: Path) -> None:
+    async def test_has_reported_what_it_asked_for(self, when: str, app: RecordedApp, tmp_path: Path) -> None:
         dying = [sys.executable, "-c", DYING, when]
         ended = await asyncio.to_thread(subprocess.run, dying, cwd=tmp_path, timeout=60, check=False)
         assert ended.returncode == -signal.SIGKILL

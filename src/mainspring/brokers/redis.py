@@ -8,7 +8,7 @@ be acknowledged. What is not acknowledged in time, because its worker died, is p
 
 A worker that found nothing is in `…:waiting`. The script that adds gives the best to the worker that has waited
 longest, as if that had taken it, by a message on the worker's own channel: the worker need not ask, and no other is
-woken. A message on a channel of the set's name tells workers of the rest. A worker gives back what it does not use.
+woken. A message on a channel of the set's name notifies workers of the rest. A worker gives back what it does not use.
 
 `job_queue:places` has the names of all places, for `depth`.
 """
@@ -81,15 +81,15 @@ local function best()
   return member, score
 end
 while left > 0 do
-  local who = redis.call('ZPOPMIN', KEYS[4])
-  if not who[1] then
+  local worker = redis.call('ZPOPMIN', KEYS[4])
+  if not worker[1] then
     break
   end
   local member, score = best()
-  if tonumber(who[2]) > now - ARGV[3]
-      and redis.call('PUBLISH', ARGV[1] .. who[1], cjson.encode({KEYS[1], member, score, left - 1})) > 0 then
+  if tonumber(worker[2]) > now - ARGV[3]
+      and redis.call('PUBLISH', ARGV[1] .. worker[1], cjson.encode({KEYS[1], member, score, left - 1})) > 0 then
     redis.call('ZADD', KEYS[2], now + ARGV[2], member)
-    redis.call('HSET', KEYS[3], member, score .. ' ' .. who[1])
+    redis.call('HSET', KEYS[3], member, score .. ' ' .. worker[1])
     redis.call('ZREM', KEYS[1], member)
     left = left - 1
   end

@@ -29,7 +29,7 @@ _JOBS = {
 _RUNS = {
     "submit": Entry("mainspring.cli.runs.submit:submit", "Submit one run of a task or a command."),
     "list": Entry("mainspring.cli.runs.show:list_runs", "List runs, newest first."),
-    "show": Entry("mainspring.cli.runs.show:show", "Tell the story of a run, and why it is not running."),
+    "show": Entry("mainspring.cli.runs.show:show", "Show the history of a run, and why it is not running."),
     "dead-letters": Entry("mainspring.cli.runs.show:dead_letters", "List runs that failed for good."),
     "logs": Entry("mainspring.cli.runs.follow:logs", "Print what a run wrote."),
     "wait": Entry("mainspring.cli.runs.follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),

@@ -101,7 +101,7 @@ class LeaseConformance:
         await self.held(lease, "payroll", "a")
         assert await lease.acquire("payroll", "a", self.ttl) is None
 
-    async def test_of_many_who_ask_at_once_at_most_one_gets_it(self, lease: Lease) -> None:
+    async def test_of_many_callers_that_ask_at_once_at_most_one_gets_it(self, lease: Lease) -> None:
         for number in range(5):
             name = f"contended-{number}"
             answers = await asyncio.gather(*(lease.acquire(name, f"node-{n}", self.ttl) for n in range(10)))
@@ -117,7 +117,7 @@ class LeaseConformance:
         for hold in given:
             assert await lease.renew(hold) is not None
 
-    async def test_who_asks_again_and_again_gets_it_though_others_ask_too(self, lease: Lease) -> None:
+    async def test_a_caller_that_asks_again_and_again_gets_it_though_others_ask_too(self, lease: Lease) -> None:
         async def insist(owner: str) -> Hold:
             while True:
                 hold = await lease.acquire("wanted", owner, self.ttl)

@@ -126,8 +126,8 @@ class RedlockLease(Unwatched):
         return msgspec.structs.replace(hold, expires_at=self._clock.now() + left) if left > 0 else None
 
     def _new_token(self, known: int) -> int:
-        """Greater than what is known; and never the same twice in one process, since it tells holds of one owner
-        apart."""
+        """Greater than what is known; and never the same twice in one process, since it distinguishes holds of one
+        owner apart."""
         with self._lock:
             self._last = max(known, self._last) + 1
             return self._last

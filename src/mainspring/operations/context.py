@@ -239,7 +239,7 @@ class Context:
             return None
         subject, request_id = self.actor
 
-        def tell(answer: T) -> list[Change]:
+        def rows_of(answer: T) -> list[Change]:
             return [
                 Change(
                     namespace=self.namespace,
@@ -253,7 +253,7 @@ class Context:
                 for action, target, before, after in rows(answer)
             ]
 
-        return tell
+        return rows_of
 
 
 def _json(value: object) -> str | None:

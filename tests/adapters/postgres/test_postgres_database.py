@@ -49,7 +49,7 @@ async def _put(database: Database, value: str) -> None:
 
 
 class TestWork:
-    async def test_that_fails_is_undone_with_all_that_it_told(self, database: Database) -> None:
+    async def test_that_fails_is_undone_with_all_its_events(self, database: Database) -> None:
         async def work(tx: Transaction) -> None:
             await tx.run(PUT, "a", "1")
             tx.events.append(Event("noted", tx.now))
@@ -144,7 +144,7 @@ class TestWork:
 
 
 class TestConnections:
-    async def test_are_no_more_than_allowed_and_whoever_waits_is_counted(self, database: Database) -> None:
+    async def test_are_no_more_than_allowed_and_waiting_callers_are_counted(self, database: Database) -> None:
         at_once, most = 0, 0
 
         async def work(tx: Transaction) -> None:

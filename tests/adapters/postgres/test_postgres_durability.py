@@ -87,7 +87,7 @@ async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_s
     assert heard.empty()
 
 
-async def test_who_need_not_be_durable_waits_for_no_disk(server: Postgres) -> None:
+async def test_a_write_that_need_not_be_durable_waits_for_no_disk(server: Postgres) -> None:
     """The same server, on which nothing becomes safe."""
     hasty = await PostgresStore.open(server.url, CLOCK, durable=False)
     lone, *some = (a_run(CLOCK, priority=1) for _ in range(3))
@@ -115,7 +115,7 @@ async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_lone_submission_that_a_herald_was_told_of_and_that_was_answered_is_there(
+async def test_a_lone_submission_that_a_herald_heard_of_and_that_was_answered_is_there(
     server: Postgres, store: PostgresStore
 ) -> None:
     run = a_run(CLOCK)

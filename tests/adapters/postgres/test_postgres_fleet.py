@@ -33,7 +33,7 @@ FLEET = 5
 
 
 class Member:
-    """A worker with nothing to do, in a process of its own as far as the server can tell."""
+    """A worker with nothing to do, in a process of its own, as the server sees it."""
 
     def __init__(self, store: PostgresStore, name: str) -> None:
         self.store, self.worker = store, Worker(id=name, tasks=("t",))
@@ -155,7 +155,7 @@ async def test_a_worker_of_other_tasks_is_not_kept_from_standing_by(members: lis
     assert (await other.look()).goes_first
 
 
-async def test_a_look_tells_what_will_be_due_and_is_a_heartbeat(
+async def test_a_look_says_what_will_be_due_and_is_a_heartbeat(
     members: list[Member], server: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(offers, "HEARTBEAT", 0)

@@ -109,7 +109,7 @@ async def said_while(postgres_url: str, store: PostgresStore, work: Callable[[],
     return len(said)
 
 
-async def test_a_change_that_was_not_committed_is_not_told(opened: Open, postgres_url: str) -> None:
+async def test_a_change_that_was_not_committed_is_not_reported(opened: Open, postgres_url: str) -> None:
     store = await opened()
 
     async def fail() -> None:
@@ -120,7 +120,7 @@ async def test_a_change_that_was_not_committed_is_not_told(opened: Open, postgre
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_submissions_that_a_herald_tells_of_are_told_to_others_only_if_it_says_so(
+async def test_submissions_that_a_herald_announces_reach_others_only_if_it_says_so(
     opened: Open, postgres_url: str, count: int
 ) -> None:
     store = await opened()
@@ -142,7 +142,7 @@ async def test_submissions_that_a_herald_tells_of_are_told_to_others_only_if_it_
     assert await said_while(postgres_url, again, announce) == 1
 
 
-async def test_many_changes_are_told_together(opened: Open, postgres_url: str) -> None:
+async def test_many_changes_are_reported_together(opened: Open, postgres_url: str) -> None:
     store = await opened()
 
     async def change_much() -> None:
@@ -156,7 +156,7 @@ async def _change(tx: Transaction) -> None:
     tx.changed = True
 
 
-async def test_whoever_loses_the_connection_looks_by_itself_and_hears_again(
+async def test_a_process_that_loses_the_connection_polls_and_hears_again(
     opened: Open, postgres_url: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     here, there = await opened(), await opened()

@@ -169,6 +169,6 @@ class TestWhichDaysToLookAt:
         assert not_before([encode_time(now + HOUR) + "0" * 16], now) < now
         assert not_before([encode_time(now + 30 * DAY) + "0" * 16], now) == 0
 
-    def test_an_id_that_tells_no_time_is_looked_for_everywhere(self, clock: ManualClock) -> None:
+    def test_an_id_without_a_time_is_looked_for_everywhere(self, clock: ManualClock) -> None:
         for odd in ("", "x", "UPPERCASE-AND-OTHERS", "0"):
             assert not_before([odd], clock.now()) == 0

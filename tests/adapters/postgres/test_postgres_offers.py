@@ -108,7 +108,7 @@ async def test_a_submission_of_another_process_is_handed_over_with_its_claim(ope
     assert taker.hints == hints  # No other worker is woken.
 
 
-async def test_both_of_its_events_are_told_in_order(opened: Open) -> None:
+async def test_both_of_its_events_are_reported_in_order(opened: Open) -> None:
     taker = Taker(await opened())
     await taker.stand()
     run = a_run()
@@ -249,9 +249,7 @@ async def test_an_offer_that_was_taken_back_is_not_used(opened: Open, postgres_u
     assert (await taker.store.get_run("default", run.id)).state == "pending"
 
 
-async def test_who_has_something_to_do_for_a_moment_only_does_not_take_its_offer_back(
-    opened: Open, postgres_url: str
-) -> None:
+async def test_a_worker_that_is_busy_for_a_moment_does_not_withdraw_its_offer(opened: Open, postgres_url: str) -> None:
     taker = Taker(await opened())
     await taker.stand()
     taker.store.stand(None)
@@ -347,7 +345,7 @@ async def test_what_dead_workers_offered_goes_away(opened: Open, postgres_url: s
     assert await offers(postgres_url) == ["w"]
 
 
-async def test_how_old_a_claim_may_be_is_told_by_the_offer_that_it_was_made_for(
+async def test_how_old_a_claim_may_be_is_decided_by_the_offer_that_it_was_made_for(
     opened: Open, postgres_url: str
 ) -> None:
     """However late it is heard of: an offer that was repeated meanwhile does not make it younger."""

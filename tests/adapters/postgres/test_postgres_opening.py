@@ -186,7 +186,7 @@ class TestMigrations:
         processes = [subprocess.Popen(command, stderr=subprocess.PIPE) for _ in range(4)]
         assert [(process.communicate(timeout=60)[1], process.returncode) for process in processes] == [(b"", 0)] * 4
 
-    async def test_who_comes_while_another_migrates_waits_for_it(self, new_database: str) -> None:
+    async def test_a_process_that_opens_while_another_migrates_waits_for_it(self, new_database: str) -> None:
         connection = await asyncpg.connect(new_database)
         async with connection.transaction():
             await connection.execute(f"SELECT pg_advisory_xact_lock({LOCK})")

@@ -239,7 +239,7 @@ async def test_no_table_is_read_whole(connection: asyncpg.Connection, topic: str
     [("notes_by", "audit_by_subject"), ("notes_on", "audit_by_target"), ("notes_of", "audit_by_action")],
     ids=["by", "on", "of"],
 )
-async def test_the_trail_is_read_by_whom_it_is_asked_for(connection: asyncpg.Connection, name: str, index: str) -> None:
+async def test_the_trail_is_read_by_subject_and_target(connection: asyncpg.Connection, name: str, index: str) -> None:
     values = ", ".join(map(literal, HOT["api", name]))
     await connection.execute(f"PREPARE hot AS {load_queries('postgres', 'api')[name]}")
     for _ in range(EXECUTIONS):

@@ -69,7 +69,7 @@ class Keepers:
 
 
 class TestWaiting:
-    async def test_a_shortage_is_reported_with_who_holds_the_connections(self, postgres_url: str) -> None:
+    async def test_a_shortage_is_reported_with_the_holders_of_the_connections(self, postgres_url: str) -> None:
         async with opened(postgres_url, Bounds(size=2, wait_s=0.05)) as database:
             async with Keepers(database, 2):
                 with pytest.raises(
@@ -123,7 +123,7 @@ class TestWaiting:
 
 
 class TestKeeping:
-    async def test_who_keeps_one_too_long_is_named_with_where_it_waits(
+    async def test_a_caller_that_keeps_one_too_long_is_named_with_where_it_waits(
         self, postgres_url: str, caplog: pytest.LogCaptureFixture
     ) -> None:
         async with opened(postgres_url, Bounds(size=2, leak_s=0.05)) as database, Keepers(database, 1):

@@ -79,7 +79,7 @@ def test_a_database_is_looked_at_migrated_and_used(program: Program) -> None:
     assert "mainspring:mainspring" not in ran.stdout + ran.stderr + str(status)
 
 
-def test_trouble_is_told_in_one_line_without_the_password(program: Program) -> None:
+def test_trouble_is_reported_in_one_line_without_the_password(program: Program) -> None:
     program.environment["MAINSPRING_STORE"] = "postgresql://somebody:hunter2@127.0.0.1:1/x"
     for words in (("job", "list"), ("db", "status"), ("db", "migrate"), ("up", "--for", "1s", "--no-api")):
         answer = program(*words)
@@ -89,7 +89,7 @@ def test_trouble_is_told_in_one_line_without_the_password(program: Program) -> N
         assert "Traceback" not in answer.stderr
 
 
-async def test_without_the_driver_one_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_the_driver_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mainspring.adapter.find_spec", lambda name: None)
     with pytest.raises(InvalidInput, match=r"pip install 'mainspring\[postgres\]'"):
         await Mainspring("postgresql://localhost/x").open()

@@ -186,7 +186,7 @@ async def test_a_run_that_ends_while_another_begins_to_wait_for_it_frees_that_on
     assert await states(postgres, waiting) == ["pending"]
 
 
-async def test_two_runs_of_one_firing_that_end_at_once_are_told_to_who_fires_after(
+async def test_two_runs_of_one_firing_that_end_at_once_reach_the_job_that_fires_after(
     postgres: PostgresStore, clock: ManualClock, first: First
 ) -> None:
     policy = JobPolicy(completions=2)
@@ -245,7 +245,7 @@ async def test_the_order_of_a_line_is_that_of_commits(
     assert await states(postgres, one, two) == ["pending", "blocked"]
 
 
-async def test_who_joins_a_line_while_its_head_leaves_is_let_in(
+async def test_a_run_that_joins_a_line_while_its_head_leaves_is_let_in(
     postgres: PostgresStore, clock: ManualClock, first: First
 ) -> None:
     head, following = in_line(clock, "key:a"), in_line(clock, "key:a")
@@ -269,7 +269,7 @@ async def test_a_head_that_leaves_while_another_joins_lets_it_in(
     assert await states(postgres, following) == ["pending"]
 
 
-async def test_of_two_who_bring_one_idempotency_key_the_second_hears_the_first_answer(
+async def test_of_two_callers_that_bring_one_idempotency_key_the_second_hears_the_first_answer(
     postgres: PostgresStore, clock: ManualClock, first: First
 ) -> None:
     one, two = a_run(clock, idempotency_key="order-1"), a_run(clock, idempotency_key="order-1")
@@ -334,7 +334,7 @@ async def test_a_claim_that_is_renewed_while_it_is_looked_at_is_not_lost(
     assert (await seen(postgres, run)).token == claim.token
 
 
-async def test_two_who_recover_at_once_count_a_loss_once(
+async def test_two_callers_that_recover_at_once_count_a_loss_once(
     postgres: PostgresStore, clock: ManualClock, first: First
 ) -> None:
     run = a_run(clock)

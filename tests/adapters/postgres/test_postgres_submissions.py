@@ -41,7 +41,7 @@ async def theirs(postgres_url: str, postgres: PostgresStore) -> AsyncIterator[as
 
 
 async def transactions(postgres: PostgresStore) -> int:
-    """How many transactions had something to tell so far."""
+    """How many transactions have left events so far."""
     return len(await numbered(postgres))
 
 
@@ -277,7 +277,7 @@ class TestInACallersTransaction:
                 await postgres.submit_within(idle, [run])
         assert await postgres.count_runs("default") == {}
 
-    async def test_whoever_waits_for_work_hears_of_it_after_the_commit(
+    async def test_waiting_workers_hear_of_it_after_the_commit(
         self, postgres: PostgresStore, clock: ManualClock, theirs: asyncpg.Connection
     ) -> None:
         heard = asyncio.Event()

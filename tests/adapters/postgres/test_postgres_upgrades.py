@@ -84,7 +84,7 @@ async def pass_through(one: PostgresStore, other: PostgresStore, name: str) -> N
     assert await other.events_since(await other.next_position() - 1, 10)
 
 
-async def test_who_was_there_before_goes_on_beside_the_new_version(
+async def test_an_older_process_goes_on_beside_the_new_version(
     new_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with program(new_database, monkeypatch) as old:

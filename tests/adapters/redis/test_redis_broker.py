@@ -47,7 +47,7 @@ async def ids(subscription: Subscription, limit: int = 100) -> list[str]:
     return [each.run_id for each in await subscription.receive(limit)]
 
 
-async def test_the_keys_say_what_waits_and_who_has_what(start: Start) -> None:
+async def test_the_keys_say_what_waits_and_which_worker_has_what(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
         await broker.publish([notice("a", 1), notice("b", 2)])
@@ -74,7 +74,7 @@ async def test_what_is_under_way_to_a_worker_is_not_put_in_line_again(start: Sta
         assert await ids(await taking(broker)) == ["a"]
 
 
-async def test_in_strict_order_priority_alone_decides_and_then_who_is_due_longest(start: Start) -> None:
+async def test_in_strict_order_priority_alone_decides_and_then_the_due_instant(start: Start) -> None:
     async with opened(start().url) as broker:
         await broker.publish(
             [notice("low", 10, NOW - 24 * HOUR), notice("late", 1, NOW), notice("soon", 1, NOW - 1000)]
@@ -82,7 +82,7 @@ async def test_in_strict_order_priority_alone_decides_and_then_who_is_due_longes
         assert await ids(await taking(broker)) == ["soon", "late", "low"]
 
 
-async def test_in_ageing_order_who_waited_long_enough_is_before_who_matters_more(start: Start) -> None:
+async def test_in_ageing_order_a_run_that_waited_long_enough_is_before_a_better_one(start: Start) -> None:
     async with opened(start().url, "ageing") as broker:
         old, new = notice("old", 2, NOW - 1001 * SECOND), notice("new", 1, NOW)
         young = notice("young", 2, NOW - 999 * SECOND)
@@ -98,7 +98,7 @@ async def test_many_at_once_leave_in_order(start: Start) -> None:
         assert found == [f"{n:05d}" for n in range(3_000)]
 
 
-async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) -> None:
+async def test_a_waiting_worker_is_notified_of_what_arrives(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker, opened(server.url) as publisher:
         reported = asyncio.Event()
@@ -115,7 +115,7 @@ async def test_who_waits_is_told_of_what_arrives_without_asking(start: Start) ->
         await subscription.close()
 
 
-async def test_who_waits_hears_again_after_a_restart(start: Start) -> None:
+async def test_a_waiting_worker_hears_again_after_a_restart(start: Start) -> None:
     server = start()
     async with opened(server.url) as broker:
         reported = asyncio.Event()
@@ -131,7 +131,7 @@ async def test_who_waits_hears_again_after_a_restart(start: Start) -> None:
 
 
 @pytest.mark.parametrize("trouble", ["killed", "paused", "full", "read-only"])
-async def test_a_redis_that_cannot_is_told_of_and_loses_nothing_that_it_had(start: Start, trouble: str) -> None:
+async def test_a_redis_that_cannot_is_reported_and_loses_nothing_that_it_had(start: Start, trouble: str) -> None:
     server, master = start(), start()
     broker = RedisBroker(server.url + "?timeout=300ms", AdapterContext())
     subscription = await taking(broker)

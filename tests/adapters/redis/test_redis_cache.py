@@ -69,13 +69,13 @@ async def test_in_whatever_order_words_come_the_newest_stays(cache: RedisStatusC
     assert await reported(cache) == "word 3"
 
 
-async def test_of_many_who_post_at_once_the_newest_stays(cache: RedisStatusCache) -> None:
+async def test_of_many_callers_that_post_at_once_the_newest_stays(cache: RedisStatusCache) -> None:
     await cache.advance(None, HERE)
     await asyncio.gather(*(cache.write(HERE.epoch, [said(f"{n}", n)]) for n in [*range(50, 0, -1), *range(50, 100)]))
     assert await reported(cache) == "99"
 
 
-async def test_a_change_that_is_not_told_completely_hides_what_was_known_before_and_is_filled_in(
+async def test_a_change_that_is_not_reported_completely_hides_what_was_known_before_and_is_filled_in(
     cache: RedisStatusCache,
 ) -> None:
     await cache.advance(None, HERE)
@@ -98,7 +98,7 @@ async def test_what_belongs_to_another_epoch_does_not_count(cache: RedisStatusCa
     assert await reported(cache) == "good"
 
 
-async def test_only_who_knows_where_the_mark_is_moves_it(cache: RedisStatusCache) -> None:
+async def test_only_a_feeder_that_knows_the_mark_moves_it(cache: RedisStatusCache) -> None:
     assert await cache.advance(None, HERE) == HERE
     assert await cache.advance(None, Mark("other", 3)) == HERE
     assert await cache.advance(HERE, Mark("epoch-1", 12, late=True)) == Mark("epoch-1", 12, late=True)

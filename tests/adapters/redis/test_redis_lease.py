@@ -75,7 +75,7 @@ def redlock_of(*servers: RedisServer) -> str:
     return "redlock://" + ",".join(f"127.0.0.1:{server.port}" for server in servers) + "?timeout=20s"
 
 
-async def test_the_key_says_who_holds_it_and_for_how_long(start: Start) -> None:
+async def test_the_key_names_the_holder_and_how_long_it_holds(start: Start) -> None:
     server = start()
     async with opened(server.url + "?timeout=20s") as lease:
         hold = await held(lease, "host:17:abcd")
@@ -91,7 +91,7 @@ async def test_a_lease_runs_out_by_itself(start: Start) -> None:
         assert await lease.renew(first) is None
 
 
-async def test_a_server_that_does_not_answer_is_told_of_in_time(start: Start) -> None:
+async def test_a_server_that_does_not_answer_is_reported_in_time(start: Start) -> None:
     server = start()
     async with opened(server.url + "?timeout=2s") as lease:
         hold = await held(lease)

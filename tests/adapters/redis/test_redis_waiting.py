@@ -107,7 +107,7 @@ async def test_what_arrives_is_with_the_worker_that_waits_before_it_asks(start: 
 
 
 @pytest.mark.usefixtures("patient")
-async def test_each_of_those_who_wait_gets_one_who_waited_longest_first_and_the_rest_stays_in_line(
+async def test_each_waiting_worker_gets_one_longest_wait_first_and_the_rest_stays_in_line(
     start: Start,
 ) -> None:
     server = start()
@@ -126,7 +126,7 @@ async def test_each_of_those_who_wait_gets_one_who_waited_longest_first_and_the_
 
 
 @pytest.mark.usefixtures("patient")
-async def test_who_was_given_one_while_more_are_in_line_takes_them_with_it(start: Start) -> None:
+async def test_a_worker_that_was_given_one_while_more_are_in_line_takes_them_with_it(start: Start) -> None:
     server = start()
     async with publisher(server) as source, waiting(server, "w") as worker:
         await source.publish([notice("a", 1), notice("b", 2), notice("c", 3)])
@@ -146,7 +146,7 @@ async def test_the_best_in_line_is_given(start: Start, ordering: Ordering, best:
 
 
 @pytest.mark.usefixtures("patient")
-async def test_who_died_while_it_waited_is_given_nothing(start: Start) -> None:
+async def test_a_worker_that_died_while_it_waited_is_given_nothing(start: Start) -> None:
     server = start()
     async with publisher(server) as source, waiting(server, "other") as other:
         async with waiting(server, "dead"):
@@ -158,7 +158,7 @@ async def test_who_died_while_it_waited_is_given_nothing(start: Start) -> None:
         assert await other.ask() == ["a"]
 
 
-async def test_who_has_not_asked_for_long_is_given_nothing(start: Start) -> None:
+async def test_a_worker_that_has_not_polled_for_long_is_given_nothing(start: Start) -> None:
     server = start()
     async with publisher(server) as source, waiting(server, "still") as still:
         with Redis(port=server.port) as client:
@@ -169,7 +169,7 @@ async def test_who_has_not_asked_for_long_is_given_nothing(start: Start) -> None
             assert client.zcard(f"{LINE}:waiting") == 0
 
 
-async def test_who_took_something_waits_no_more(start: Start) -> None:
+async def test_a_worker_that_took_something_waits_no_more(start: Start) -> None:
     server = start()
     async with publisher(server) as source, waiting(server, "w") as worker:
         with Redis(port=server.port) as client:
@@ -180,7 +180,7 @@ async def test_who_took_something_waits_no_more(start: Start) -> None:
             assert client.zcard(f"{LINE}:waiting") == 0
 
 
-async def test_who_takes_some_priorities_only_is_not_given_others(start: Start) -> None:
+async def test_a_worker_that_takes_some_priorities_only_is_not_given_others(start: Start) -> None:
     server = start()
     async with publisher(server) as source, waiting(server, "w") as worker:
         with Redis(port=server.port) as client:
@@ -194,7 +194,7 @@ async def test_who_takes_some_priorities_only_is_not_given_others(start: Start) 
 
 
 @pytest.mark.parametrize("how", ["later", "closing"])
-async def test_what_was_given_to_one_who_does_not_ask_for_it_comes_to_another(
+async def test_what_was_given_to_a_worker_that_does_not_ask_for_it_comes_to_another(
     start: Start, how: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_module, "HANDED", HOUR)
@@ -233,7 +233,7 @@ async def test_what_was_given_just_now_is_kept_though_something_else_was_given_l
             assert await worker.ask() == ["b"]
 
 
-async def test_what_was_given_to_one_who_stands_still_is_in_line_again_after_a_while(
+async def test_what_was_given_to_a_stalled_worker_is_in_line_again_after_a_while(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(broker_module, "KEPT_S", 3_600.0)
@@ -249,7 +249,9 @@ async def test_what_was_given_to_one_who_stands_still_is_in_line_again_after_a_w
                 await asyncio.sleep(0.05)
 
 
-async def test_who_listens_notices_that_nobody_answers(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_listener_notices_that_the_server_does_not_answer(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(redis_wire, "PING_S", 0.2)
     server = start()
     async with waiting(server, "w") as worker:
@@ -260,7 +262,7 @@ async def test_who_listens_notices_that_nobody_answers(start: Start, monkeypatch
         assert await worker.ask() == []
 
 
-async def test_nobody_waits_on_a_cluster_and_everybody_is_told(start: Start) -> None:
+async def test_no_worker_waits_on_a_cluster_and_all_are_notified(start: Start) -> None:
     server = start("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
     with Redis(port=server.port) as client:
         client.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, 16383)

@@ -21,7 +21,7 @@ ROWS = 8_000
 
 
 class Paced(SystemClock):
-    """A machine on which each look at the clock finds that so much time has passed."""
+    """A machine on which each look at the clock finds that this much time has passed."""
 
     step_s = 0.0
     passed_s = 0.0
@@ -117,7 +117,7 @@ def test_a_portion_is_what_would_have_been_in_time() -> None:
     assert portion.rows == 250
     portion.measure(250, 0.8 * AIM_S)
     assert portion.rows == 312
-    portion.measure(10, 0.0)  # There was no more: of so few nothing is learnt.
+    portion.measure(10, 0.0)  # There was no more: too few to learn from.
     assert portion.rows == 312
     portion.measure(312, 100.0)
     assert portion.rows == LEAST

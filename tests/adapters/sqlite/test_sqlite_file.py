@@ -193,7 +193,7 @@ class TestMigrations:
 
 
 class TestAFullDisk:
-    async def test_is_named_to_who_opens_a_file_on_it_and_to_who_has_it_open(self, small_disk: Path) -> None:
+    async def test_is_named_when_a_file_on_it_is_opened_and_while_it_is_open(self, small_disk: Path) -> None:
         store = SqliteStore(str(small_disk / "x.db"), CLOCK)
         kept, big = new_run(), [new_run(args='"' + "x" * 100_000 + '"') for _ in range(5)]
         await store.submit([kept])
@@ -245,7 +245,7 @@ class TestSharedCommits:
         assert len(stored) == 21
         await store.close()
 
-    async def test_events_of_work_that_failed_are_not_told(self, tmp_path: Path) -> None:
+    async def test_events_of_work_that_failed_are_not_reported(self, tmp_path: Path) -> None:
         store = SqliteStore(str(tmp_path / "x.db"), CLOCK)
         key = "same"
         calls = [store.submit([new_run(idempotency_key=key, args=str(number))]) for number in range(5)]

@@ -78,7 +78,7 @@ class TestFiring:
         assert len(await take(store)) == 1_000
         assert [one.job for one in fired] == await store.due_jobs(START + 2 * HOUR, 1_000)
 
-    async def test_what_fired_and_what_was_missed_is_told(self, store: SqliteStore, clock: ManualClock) -> None:
+    async def test_what_fired_and_what_was_missed_is_reported(self, store: SqliteStore, clock: ManualClock) -> None:
         policy = JobPolicy(misfire="all", catch_up_window=2 * HOUR, completions=2)
         job = await create(store, clock, policy=policy)
         clock.advance(5 * HOUR)
@@ -95,7 +95,7 @@ class TestFiring:
             ("firing.fired", START + 5 * HOUR, 2),
         ]
 
-    async def test_a_refused_firing_is_told_with_its_reason(self, store: SqliteStore, clock: ManualClock) -> None:
+    async def test_a_refused_firing_is_reported_with_its_reason(self, store: SqliteStore, clock: ManualClock) -> None:
         await create(store, clock, policy=JobPolicy(overlap="forbid"))
         first = await trigger(store, clock, "report", "1")
         clock.advance(HOUR)
@@ -130,9 +130,7 @@ class TestFiring:
         await store.report([failure(claim)])
         assert len(await take(store)) == 2
 
-    async def test_a_job_that_obeys_no_more_than_so_many_firings_stops(
-        self, store: SqliteStore, clock: ManualClock
-    ) -> None:
+    async def test_a_job_stops_after_its_limit_of_firings(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock, policy=JobPolicy(max_firings=2, misfire="all"))
         clock.advance(5 * HOUR)
         fired = await fire(store, clock, "report")

@@ -79,7 +79,7 @@ class TestCreating:
         with pytest.raises(DependencyCycle, match="a -> b -> a"):
             await store.edit_job(replace(first, trigger=AfterTrigger(("b",))), 1)
 
-    async def test_it_is_told(self, store: SqliteStore, clock: ManualClock) -> None:
+    async def test_it_leaves_an_event(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock)
         assert await new_events(store) == [Event("job.created", START, job_id=job.id, job="report", task=job.task)]
 
@@ -225,7 +225,7 @@ class TestPausing:
         assert resumed == await store.get_job("default", "report")
         assert [event.kind for event in await new_events(store)] == ["job.created", "job.paused", "job.resumed"]
 
-    async def test_what_passed_is_told_as_one_event(self, store: SqliteStore, clock: ManualClock) -> None:
+    async def test_what_passed_is_reported_as_one_event(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock)
         await store.pause_jobs("default", ["report"], paused=True, reason="audit")
         clock.advance(500 * HOUR)

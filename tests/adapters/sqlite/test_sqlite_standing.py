@@ -84,7 +84,7 @@ async def test_it_is_made_also_where_the_disk_was_slow(store: SqliteStore, taken
     assert len(taken) == 1
 
 
-async def test_it_is_made_when_whoever_writes_has_done(
+async def test_it_is_made_when_the_writer_has_finished(
     store: SqliteStore, taken: Taken, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(database, "MOMENT_S", 60.0)

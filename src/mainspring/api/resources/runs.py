@@ -94,7 +94,7 @@ async def list_attempts(request: Request) -> Response:
 
 
 async def wait_run(request: Request) -> Response:
-    """Wait for a run to end, at most five minutes: its state tells whether it has."""
+    """Wait for a run to end, at most five minutes: its state says whether it has."""
     seconds = min(parse_duration(request.query.get("timeout", "30s"), "timeout") / SECOND, LONGEST_WAIT_S)
     runs, run_id = Acting(request).runs, request.named("run_id")
     ended = asyncio.ensure_future(runs.poll(run_id, seconds))

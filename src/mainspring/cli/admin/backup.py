@@ -135,10 +135,10 @@ def restore(session: Session, name: str | None, folder: Path, moved: bool) -> No
     took_s = time.monotonic() - began
     view = {**_view(manifest), "took_s": round(took_s, 3), "epoch": settled.epoch, "moved": moved}
     view |= {"skipped_jobs": settled.jobs, "cancelled_runs": settled.cancelled}
-    screen.answer(view, lambda: _tell(screen, describe_store(app.settings), manifest, settled, took_s))
+    screen.answer(view, lambda: _draw_settled(screen, describe_store(app.settings), manifest, settled, took_s))
 
 
-def _tell(screen: Screen, where: str, manifest: Manifest, settled: Settled, took_s: float) -> None:
+def _draw_settled(screen: Screen, where: str, manifest: Manifest, settled: Settled, took_s: float) -> None:
     rows = sum(manifest.rows.values())
     screen.line(f"Restored {manifest.name} to {where}: {rows:,} rows, all digests good, {took_s:.1f} s.")
     if settled.jobs:

@@ -89,10 +89,10 @@ def migrate(session: Session) -> None:
     after = database_status(app.settings)
     url = show_url(app.settings.store)
     view = {"store": url, "path": after.path, "from_version": before.version, "version": after.version}
-    screen.answer(view, lambda: screen.line(_tell(before, after)))
+    screen.answer(view, lambda: screen.line(_describe(before, after)))
 
 
-def _tell(before: DatabaseStatus, after: DatabaseStatus) -> str:
+def _describe(before: DatabaseStatus, after: DatabaseStatus) -> str:
     if not before.exists:
         return f"Created {after.path}, schema version {after.version}."
     if before.version == after.version:

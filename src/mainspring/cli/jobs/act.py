@@ -142,13 +142,13 @@ def trigger(session: Session, name: str, request_id: str | None, web: bool) -> i
     pages = Pages(session, web=web)
     firing = with_scheduler(session, lambda scheduler: scheduler.jobs.trigger(name, request_id))
     screen = Screen(session)
-    screen.answer(firing, lambda: _tell(screen, name, firing))
+    screen.answer(firing, lambda: _draw_firing(screen, name, firing))
     if firing.run_id is not None:
         pages.show(screen, pages.run(firing.run_id))
     return 0 if firing.run_id is not None else RUN_FAILED
 
 
-def _tell(screen: Screen, name: str, firing: records.Firing) -> None:
+def _draw_firing(screen: Screen, name: str, firing: records.Firing) -> None:
     if firing.run_id is None:
         screen.hint(f"{name} was not run: {firing.reason}")
         return

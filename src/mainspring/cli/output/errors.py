@@ -39,7 +39,7 @@ FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 def explain(error: Exception, session: Session) -> int:
-    """Tell an error on stderr; the exit code that it stands for."""
+    """Print an error on stderr; returns its exit code."""
     if isinstance(error, click.exceptions.Abort):
         click.echo("Stopped.", err=True)
         return INTERRUPTED
@@ -56,7 +56,7 @@ def explain(error: Exception, session: Session) -> int:
         more = [_fault(each) for each in error.faults] if isinstance(error, InvalidFields) else []
         _tell_json(message, {**parts, "errors": more} if more else parts)
     else:
-        _tell(error, session)
+        _print(error, session)
     return _code(error)
 
 
@@ -72,7 +72,7 @@ def _code(error: Exception) -> int:
     return FAILED
 
 
-def _tell(error: Exception, session: Session) -> None:
+def _print(error: Exception, session: Session) -> None:
     if isinstance(error, AppLoadError) and error.user_traceback:
         click.echo(harmless(error.user_traceback.rstrip()), err=True)
     for each in error.faults if isinstance(error, InvalidFields) else [error]:

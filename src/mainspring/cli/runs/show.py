@@ -70,7 +70,7 @@ def _draw(screen: Screen, runs: list[records.Run], now: Instant, limit: int) -> 
 @web_option
 @click.pass_obj
 def show(session: Session, run_id: str, web: bool) -> None:
-    """Tell the story of RUN: attempt by attempt, the reason of its state, and, if it is not running, why not.
+    """Show the history of RUN: attempt by attempt, the reason of its state, and, if it is not running, why not.
 
     RUN is an id, or enough of its beginning or end to be the only one.
     """

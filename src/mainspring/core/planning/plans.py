@@ -33,7 +33,7 @@ _COUNTED = 1_000
 """The most instants that one plan visits one by one (more, if more may be caught up); older ones share one row."""
 AGED = 10 * SECOND
 """A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
-for a worker so long, and must neither outrank what has nor count as a backlog of hours."""
+for a worker that long, and must neither outrank what has nor count as a backlog of hours."""
 _MOST_MOVED_A_DAY = 24
 LONGEST_STRETCH = 31 * DAY
 _LARGEST_SHIFT = 2 * HOUR

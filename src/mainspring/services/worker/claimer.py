@@ -317,7 +317,7 @@ class Claimer(Loop):
 
     def make_room(self) -> None:
         """Runs have ended here. If the last claim returned less than asked for, nothing fills their places until
-        something changes or comes due. If a claim is under way, it will tell."""
+        something changes or comes due. If a claim is under way, its result decides."""
         if self._turns:
             return
         if self._sated:

@@ -19,7 +19,7 @@ from mainspring.core.states import FINAL, PENDING, RUNNING
 from mainspring.errors import MainspringError
 from mainspring.store import RunFilter
 from mainspring.testing.chaos.cluster.backing import Backing, OwnServer
-from mainspring.testing.chaos.cluster.cluster import Cluster, Tell
+from mainspring.testing.chaos.cluster.cluster import Cluster, Show
 from mainspring.testing.chaos.cluster.directed import Director
 from mainspring.testing.chaos.cluster.faults import RATES, SERVER_RATES, plan_faults
 from mainspring.testing.chaos.cluster.processes import Place, Role
@@ -119,15 +119,15 @@ class Result(msgspec.Struct, frozen=True):
 class Run:
     """`play` is all of it."""
 
-    def __init__(self, plan: Plan, tell: Tell, server: Postgres | None = None) -> None:
+    def __init__(self, plan: Plan, show: Show, server: Postgres | None = None) -> None:
         self._plan = plan
         self._clock: Clock = SystemClock()
         self._began = self._clock.monotonic()
-        self._show = tell
+        self._show = show
         owned = plan.postgres or server is not None
         self._backing = OwnServer(Random(f"{plan.seed}:wire"), server, plan.database) if owned else Backing(plan.store)
         self._places = [self._place(role, number) for role, number in self._roles()]
-        self._cluster = Cluster(plan.folder, self._places, self._backing, self._note, self._tell)
+        self._cluster = Cluster(plan.folder, self._places, self._backing, self._note, self._report)
         self._healed_s: dict[str, float] = {}
 
     def _roles(self) -> list[tuple[Role, int]]:
@@ -155,7 +155,7 @@ class Run:
         drawn = draw_settings(self._plan.seed)
         return drawn if self._plan.script is None else {**drawn, "MAINSPRING_COORDINATION": "leader"}
 
-    def _tell(self, text: str) -> None:
+    def _report(self, text: str) -> None:
         self._show(f"{self._clock.monotonic() - self._began:6.1f}  {text}")
 
     def _note(self, name: str, actor: str = "") -> None:
@@ -222,7 +222,7 @@ class Run:
             now = self._clock.now()
             left = {run.id for run in runs if run.token == waiting.get(run.id) and (run.claimed_until or 0) < now}
             if not left:
-                self._tell(f"healed after {took_s:.1f} s")
+                self._report(f"healed after {took_s:.1f} s")
                 return took_s
             await asyncio.sleep(0.05)
             runs = await store.list_runs(_UNDER_WAY)
@@ -238,7 +238,7 @@ class Run:
                     f"not all processes were there after {LONGEST_START_S:g} s: see {self._plan.folder}"
                 )
             await asyncio.sleep(0.1)
-        self._tell("all are there")
+        self._report("all are there")
 
     async def _suffer(self, seconds: float) -> None:
         began = self._clock.monotonic()
@@ -253,7 +253,7 @@ class Run:
         await self._cluster.heal()
         await self._switch(paused=False)  # Those whose client was killed before it could.
         self._note("healed")
-        self._tell("healed")
+        self._report("healed")
 
     async def _finish(self) -> None:
         """Clients ask for no more, and jobs fire no more."""
@@ -280,7 +280,7 @@ class Run:
                 break
             await asyncio.sleep(0.2)
         self._note("drained")
-        self._tell("drained")
+        self._report("drained")
 
     def _judge(self) -> Result:
         records = gather(self._plan.folder)

@@ -127,7 +127,7 @@ def _loop(loop: Loop, request: Request) -> str:
 
 
 class Vitals:
-    """The reads of health and metrics, shared by all concurrent requests. These requests take no capacity slot, so many
+    """The reads of health and metrics, shared by all concurrent requests. These requests take no capacity slot: many
     of them must not become as many calls of the store."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from mainspring.testing.clock import ManualClock
 class DispatchSuite:
     """A broker carries names of runs: the store decides whether a worker gets them, and which one."""
 
-    async def test_what_is_due_is_told_with_its_token_and_place(self, store: Store, clock: ManualClock) -> None:
+    async def test_what_is_due_is_returned_with_its_token_and_place(self, store: Store, clock: ManualClock) -> None:
         now = clock.now()
         younger, older = (a_run(clock, due_at=now - n, priority=3, queue="mail", region="eu") for n in (1, 2))
         await submit(store, younger, older)
@@ -30,7 +30,7 @@ class DispatchSuite:
         keys = {notice.run_id: notice.order_key for notice in due}
         assert [keys[run.id] for run in runs] == ["k", "j", "k", ""]
 
-    async def test_what_will_be_due_is_told_when_it_is(self, store: Store, clock: ManualClock) -> None:
+    async def test_what_will_be_due_is_returned_when_it_is(self, store: Store, clock: ManualClock) -> None:
         later = clock.now() + 5 * SECOND
         first, second = a_run(clock, due_at=later), a_run(clock, due_at=later + SECOND)
         await submit(store, first, second)
@@ -40,7 +40,7 @@ class DispatchSuite:
         assert [notice.run_id for notice in due] == [first.id]
         assert next_at == later + SECOND
 
-    async def test_of_each_line_those_that_are_due_longest_are_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_of_each_line_those_that_are_due_longest_are_returned(self, store: Store, clock: ManualClock) -> None:
         runs = [a_run(clock, due_at=clock.now() - n, priority=n % 2 + 1) for n in range(8)]
         await submit(store, *runs)
         due, _ = await store.due_runs(2)
@@ -98,7 +98,9 @@ class DispatchSuite:
             assert await store.claim_these(worker, [(run.id, 0)], TTL) == []
         assert len(await store.claim_these(a_worker(), [(run.id, 0)], TTL)) == 1
 
-    async def test_of_many_who_get_the_same_delivery_one_claims_it(self, store: Store, clock: ManualClock) -> None:
+    async def test_of_many_callers_that_get_the_same_delivery_one_claims_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         runs = [a_run(clock) for _ in range(20)]
         await submit(store, *runs)
         named = [(run.id, 0) for run in runs]

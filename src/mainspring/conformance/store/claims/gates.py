@@ -54,7 +54,7 @@ class GateSuite:
         stored = await seen(store, runs[1])
         assert (stored.state, stored.blocked_on, stored.token) == ("blocked", "task:encode", 0)
 
-    async def test_a_freed_place_goes_to_the_best_who_waits(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_freed_place_goes_to_the_best_waiting_run(self, store: Store, clock: ManualClock) -> None:
         runs = [gated(clock, "g", priority=priority) for priority in (1, 9, 2, 5, 2)]
         await store.submit(runs)
         served = []

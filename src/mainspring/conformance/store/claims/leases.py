@@ -34,11 +34,11 @@ class LeaseSuite:
         await held(store, "payroll", "a")
         assert await store.acquire("payroll", "a", TTL) is None
 
-    async def test_of_many_who_ask_at_once_one_gets_it(self, store: Store) -> None:
+    async def test_of_many_callers_that_ask_at_once_one_gets_it(self, store: Store) -> None:
         answers = await asyncio.gather(*(store.acquire("scheduler", f"node-{n}", TTL) for n in range(30)))
         assert sum(hold is not None for hold in answers) == 1
 
-    async def test_who_holds_leases_of_a_name_can_be_asked(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_holders_of_leases_of_a_name_are_listed(self, store: Store, clock: ManualClock) -> None:
         assert await store.holders("scheduler") == []
         await held(store, "scheduler:2/3", "b")
         await held(store, "scheduler:1/3", "a")
@@ -134,7 +134,7 @@ class LeaseSuite:
         numbers = [term.number for term in terms]
         assert numbers == sorted(set(numbers))
 
-    async def test_who_repeats_a_beginning_gets_the_same_term(self, store: Store) -> None:
+    async def test_repeating_the_beginning_of_a_term_returns_the_same_term(self, store: Store) -> None:
         first = await store.begin_term("scheduler", "a")
         assert await store.begin_term("scheduler", "a") == first
         second = await store.begin_term("scheduler", "b")

@@ -103,7 +103,7 @@ class LineSuite:
         await store.recover(HOUR, 100)
         assert await states(store, head, follower) == ["failed", "pending"]
 
-    async def test_a_line_that_stops_at_a_failure_skips_who_waits_and_names_it(
+    async def test_a_line_that_stops_at_a_failure_skips_the_waiting_runs_and_names_it(
         self, store: Store, clock: ManualClock
     ) -> None:
         stop = options(on_key_failure="stop")
@@ -125,7 +125,9 @@ class LineSuite:
         await finish(store, head)
         assert await states(store, second) == ["pending"]
 
-    async def test_who_leaves_a_line_from_the_middle_is_not_waited_for(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_run_that_leaves_a_line_from_the_middle_is_not_waited_for(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         first, second, third = (in_line(clock, "key:v1") for _ in range(3))
         await submit(store, first, second, third)
         await store.request_cancel("default", second.id, "not needed")

@@ -272,7 +272,7 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
             run.id for run in (poison, *neighbours)
         )
 
-    async def test_a_look_tells_what_next_due_tells(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_look_says_what_next_due_says(self, store: Store, clock: ManualClock) -> None:
         worker, now = a_worker(), clock.now()
         assert (await store.look(worker, idle=True)).due_at is None
         await store.submit([a_run(clock, due_at=now + MINUTE), a_run(clock, task="unknown", due_at=now)])

@@ -171,7 +171,7 @@ class AfterSuite:
         await fire_due(store, clock)
         assert (await outcomes(store, report), await outcomes(store, mail)) == (["succeeded"], ["fired"])
 
-    async def test_a_skipped_firing_is_an_ended_one_for_whoever_waits(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_skipped_firing_is_an_ended_one_for_jobs_that_wait(self, store: Store, clock: ManualClock) -> None:
         report = await pipeline(store, clock, "extract")
         mail = await store.create_job(a_job(clock, "mail", AfterTrigger(("report",))))
         alarm = await store.create_job(a_job(clock, "alarm", AfterTrigger(("report",), on_failure="run")))

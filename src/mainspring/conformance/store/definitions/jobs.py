@@ -107,7 +107,7 @@ class JobSuite(SyncSuite):
         assert await store.list_jobs("default") == [first]
         await store.create_job(a_job(clock, "nightly", namespace="tenant-a"))
 
-    async def test_of_many_who_take_a_name_at_once_one_gets_it(self, store: Store, clock: ManualClock) -> None:
+    async def test_of_many_callers_that_take_a_name_at_once_one_gets_it(self, store: Store, clock: ManualClock) -> None:
         jobs = [a_job(clock, "nightly") for _ in range(10)]
         answers = await asyncio.gather(*(store.create_job(job) for job in jobs), return_exceptions=True)
         assert sum(isinstance(answer, Job) for answer in answers) == 1
@@ -141,7 +141,9 @@ class JobSuite(SyncSuite):
         assert (edited.updated_at, edited.created_at) == (clock.now(), job.created_at)
         assert edited.next_fire_at == job.next_fire_at
 
-    async def test_who_has_not_seen_the_newest_version_cannot_edit(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_caller_that_has_not_seen_the_newest_version_cannot_edit(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         job = await store.create_job(a_job(clock, "nightly"))
         newer = await store.edit_job(msgspec.structs.replace(job, args='{"x":1}'), job.version)
         with refused(Conflict):

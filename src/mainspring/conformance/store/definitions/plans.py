@@ -103,7 +103,7 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert len(await take(store)) == 1
         assert (await store.get_job("default", "hourly")).fired == 1
 
-    async def test_of_many_who_fire_at_once_one_does(self, store: Store, clock: ManualClock) -> None:
+    async def test_of_many_callers_that_fire_at_once_one_does(self, store: Store, clock: ManualClock) -> None:
         job, plan = await due(store, clock)
         answers = await asyncio.gather(*(store.fire([plan], None) for _ in range(10)))
         assert sum(fired.applied for (fired,) in answers) == 1
@@ -254,7 +254,9 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert [job.name for job in await store.due_jobs(until, 2)] == ["large-0", "small"]
         assert len(await store.due_jobs(until, 12)) == 11
 
-    async def test_of_very_many_changes_one_more_than_asked_for_is_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_of_very_many_changes_one_more_than_asked_for_is_returned(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         since, _ = await store.changed_jobs(0)
         for number in range(5):
             await store.create_job(a_job(clock, f"job-{number}", HOURLY))
@@ -292,7 +294,7 @@ class PlanSuite(OverlapSuite, AfterSuite):
         assert run.fire_at == instant
         assert await take(store) == []
 
-    async def test_a_firing_without_work_left_is_told_in_its_ledger(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_firing_without_work_left_is_reported_in_its_ledger(self, store: Store, clock: ManualClock) -> None:
         job, plan = await due(store, clock)
         await store.fire([plan], None)
         (row,) = await store.list_firings(job.id)

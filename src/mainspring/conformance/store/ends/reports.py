@@ -278,7 +278,9 @@ class ReportSuite:
         again = await take_one(store, a_worker("worker-2"))
         assert (again.attempt, again.token > claim.token) == (0, True)
 
-    async def test_who_handed_a_claim_back_has_no_say_any_more(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_worker_that_handed_a_claim_back_can_no_longer_report(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         run, claim = await claimed(store, clock)
         await store.hand_back([(run.id, claim.token)])
         assert await store.report([success(claim)]) == ["stale"]
@@ -332,7 +334,7 @@ class ReportSuite:
         logged = [line.text for _, line in await store.list_logs(run.id)]
         assert (len(logged), logged[0], logged[2], logged[3]) == (4, "before", "", "after")
 
-    async def test_progress_is_the_holders_to_tell(self, store: Store, clock: ManualClock) -> None:
+    async def test_only_the_holder_reports_progress(self, store: Store, clock: ManualClock) -> None:
         run, claim = await claimed(store, clock)
         await store.record([], [Progress(run.id, claim.token, 0.25, "a quarter")])
         stored = await seen(store, run)

@@ -34,7 +34,7 @@ def a_change(**words: str) -> Change:
 class ApiSuite:
     """One answer per key, one budget per name, and a trail that keeps every entry."""
 
-    async def test_of_many_who_ask_for_a_key_at_once_one_takes_it_on(self, store: Store) -> None:
+    async def test_of_many_callers_that_ask_for_a_key_at_once_one_takes_it_on(self, store: Store) -> None:
         answers = await asyncio.gather(*(reserved(store) for _ in range(20)))
         assert sum(not each.busy for each in answers) == 1
         assert all(each.reply is None for each in answers)
@@ -59,7 +59,9 @@ class ApiSuite:
         await store.keep_reply("a", "key", "print", Reply(200, "secret"), keep=KEEP)
         assert (await reserved(store, fingerprint="other", scope="b")).reply is None
 
-    async def test_who_died_over_a_key_is_followed_with_the_same_time(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_reservation_of_a_caller_that_died_passes_on_with_the_same_time(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         first = await reserved(store)
         clock.advance(HOLD + 1)
         second = await reserved(store)
@@ -119,7 +121,9 @@ class ApiSuite:
         clock.advance(2 * MINUTE)
         assert "sub:ann" in await store.revocations()
 
-    async def test_the_audit_trail_tells_who_did_what_newest_first(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_audit_trail_names_the_caller_and_the_change_newest_first(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         await store.note_changes([a_change(before='{"v":1}', after='{"v":2}', request_id="r1")])
         clock.advance(SECOND)
         await store.note_changes([a_change(subject="bob", target="job:2"), a_change(namespace="other")])
@@ -130,7 +134,7 @@ class ApiSuite:
         assert first.at == clock.now() - SECOND
         assert [number for number, _ in entries] == sorted({number for number, _ in entries}, reverse=True)
 
-    async def test_the_audit_trail_tells_of_targets_of_any_length(self, store: Store) -> None:
+    async def test_the_audit_trail_takes_targets_of_any_length(self, store: Store) -> None:
         names = ["job:" + 5_000 * "é" + end for end in "ab"]
         await store.note_changes([a_change(target=name) for name in names])
         assert [c.target for _, c in await store.list_changes("default", target=names[0])] == names[:1]
@@ -224,7 +228,7 @@ class ApiSuite:
         (change,) = [change for _, change in await store.list_changes("default")]
         assert change.target == f"run:{claim.run_id}"
 
-    async def test_submissions_are_told_of_as_long_as_runs_are_kept_and_other_changes_longer(
+    async def test_submissions_stay_in_the_trail_as_long_as_runs_and_other_changes_longer(
         self, store: Store, clock: ManualClock
     ) -> None:
         await store.submit([a_run(clock, noted_for="ann")])

@@ -37,7 +37,7 @@ def positions(batches: list[EventBatch]) -> list[int]:
 class EventSuite:
     """Every change is recorded once, in the order of commits, with a position that has no gaps."""
 
-    async def test_every_change_of_a_run_is_told_in_order(self, store: Store, clock: ManualClock) -> None:
+    async def test_every_change_of_a_run_is_reported_in_order(self, store: Store, clock: ManualClock) -> None:
         run, worker = a_run(clock, namespace="tenant-a"), a_worker(namespace="tenant-a")
         await submit(store, run)
         clock.advance(1)
@@ -70,7 +70,7 @@ class EventSuite:
             (priority, 7 * SECOND) for priority in (2, 3, 4)
         ]
 
-    async def test_every_end_of_a_run_is_told_by_its_name(self, store: Store, clock: ManualClock) -> None:
+    async def test_every_end_of_a_run_is_reported_by_its_name(self, store: Store, clock: ManualClock) -> None:
         words: dict[State, Callable[[Claim], Report]] = {
             "succeeded": success,
             "failed": failure,
@@ -84,7 +84,9 @@ class EventSuite:
             (*_, last) = await new_events(store)
             assert (last.kind, last.run_id, last.reason) == (f"run.{state}", claim.run_id, word(claim).reason)
 
-    async def test_the_events_of_a_run_come_in_order_when_told_together(self, store: Store, clock: ManualClock) -> None:
+    async def test_the_events_of_a_run_come_in_order_when_reported_together(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         run, twin = a_run(clock), a_run(clock)
         apart: list[Event] = []
         for step in (lambda: submit(store, run), lambda: _work(store)):
@@ -96,7 +98,7 @@ class EventSuite:
         assert [event.kind for event in together] == [event.kind for event in apart]
         assert {event.run_id for event in together} == {twin.id}
 
-    async def test_a_run_that_is_skipped_or_cancelled_is_told_with_its_reason(
+    async def test_a_run_that_is_skipped_or_cancelled_is_reported_with_its_reason(
         self, store: Store, clock: ManualClock
     ) -> None:
         upstream = a_run(clock)
@@ -108,12 +110,12 @@ class EventSuite:
         assert "wrong film" in events[upstream.id].reason
         assert upstream.id in events[waiting.id].reason
 
-    async def test_what_was_refused_is_not_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_what_was_refused_is_not_reported(self, store: Store, clock: ManualClock) -> None:
         with refused(InvalidInput):
             await submit(store, a_run(clock), a_run(clock, after=(new_id(clock),)))
         assert await new_events(store) == []
 
-    async def test_what_changed_nothing_is_not_told(self, store: Store, clock: ManualClock) -> None:
+    async def test_what_changed_nothing_is_not_reported(self, store: Store, clock: ManualClock) -> None:
         run = a_run(clock)
         await submit(store, run)
         claim = await take_one(store)
@@ -174,7 +176,7 @@ class EventSuite:
         await submit(store, a_run(clock))
         assert await store.events_since(0, 100) == []
 
-    async def test_events_of_their_own_are_told_as_given(self, store: Store, clock: ManualClock) -> None:
+    async def test_events_of_their_own_are_reported_as_given(self, store: Store, clock: ManualClock) -> None:
         events = [
             Event("leader.elected", clock.now(), worker="node-1", reason="Ü 🎬", count=0),
             Event("job.odd", clock.now(), "tenant-a", job_id="j", job="nightly", fire_at=7, attempt=2, duration=5),

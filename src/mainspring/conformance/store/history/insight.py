@@ -121,7 +121,7 @@ class InsightSuite:
             assert batches[0].events[0].at >= instant
         assert await store.position_at(clock.now()) == await store.next_position()
 
-    async def test_tallies_add_up_once_whoever_counts(self, store: Store, clock: ManualClock) -> None:
+    async def test_tallies_add_up_once_whichever_node_counts(self, store: Store, clock: ManualClock) -> None:
         assert await store.tallied() is None
         now = clock.now() // HOUR * HOUR
         key = TallyKey("default", "job", now, "a")

@@ -44,7 +44,7 @@ def amended(claim: Claim, **changes: Any) -> Amendment:
 class FittingSuite:
     """What a worker's code knows decides what it is given, and how it is executed."""
 
-    async def test_what_workers_know_of_a_task_is_told_heard_of_last_first(
+    async def test_what_workers_announce_of_a_task_is_returned_most_recent_first(
         self, store: Store, clock: ManualClock
     ) -> None:
         old = notice(names=("film",), required=("film",), signature="encode(film)", module="films")

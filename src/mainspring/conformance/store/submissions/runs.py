@@ -269,7 +269,7 @@ class RunSuite(DependencySuite):
             assert await store.find_runs("default", typed) == [], typed
         assert await store.find_runs("tenant-a", "0") == []
 
-    async def test_finished_tells_which_runs_have_ended(self, store: Store, clock: ManualClock) -> None:
+    async def test_finished_says_which_runs_have_ended(self, store: Store, clock: ManualClock) -> None:
         runs = [a_run(clock) for _ in range(4)]
         await store.submit(runs)
         await finish(store, runs[0])
@@ -301,7 +301,7 @@ class RunSuite(DependencySuite):
         assert (stored.state, stored.cancel_requested_at) == ("running", clock.now())
         assert "wrong film" in stored.cancel_reason
 
-    async def test_who_completed_first_is_not_cancelled(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_run_that_completed_first_is_not_cancelled(self, store: Store, clock: ManualClock) -> None:
         run = a_run(clock)
         await submit(store, run)
         await finish(store, run)
@@ -318,7 +318,7 @@ class RunSuite(DependencySuite):
             await store.request_cancel("default", new_id(clock), "no such run")
         assert await states(store, run) == ["pending"]
 
-    async def test_a_blocked_run_names_whom_it_waits_for(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_blocked_run_names_what_it_waits_for(self, store: Store, clock: ManualClock) -> None:
         upstream, ended, head = a_run(clock), a_run(clock), in_line(clock, "key:a")
         await submit(store, upstream, ended, head)
         await finish(store, ended)
@@ -328,7 +328,7 @@ class RunSuite(DependencySuite):
         await finish(store, upstream)
         assert await store.upstream_runs(waiting.id) == [head.id]
 
-    async def test_a_gate_tells_how_full_it_is(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_gate_says_how_full_it_is(self, store: Store, clock: ManualClock) -> None:
         await store.submit([gated(clock, "task:encode", capacity=3) for _ in range(5)])
         claims = await take(store, a_worker(), 2)
         assert await store.gate_holders("default", "task:encode") == (2, 3)

@@ -254,7 +254,7 @@ def _places(worker: Worker) -> list[Place]:
 
 def _search_time(took: Duration, found: int) -> Duration:
     """How long the search of a claim took that also wrote what it found. With few runs, the sync may have taken longer
-    than the rest, so the duration says nothing; the empty claim that follows tells."""
+    than the rest, so the duration says nothing; the empty claim that follows shows it."""
     return 0 if 0 < found < _TELLING else max(took - WRITE_EACH * found, 0)
 
 

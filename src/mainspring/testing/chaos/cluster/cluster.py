@@ -25,19 +25,19 @@ APART_S: Final = 1.0
 MOST_TROUBLES: Final = 10
 """After this many unexpected ends the faults are not the cause: give up."""
 
-Tell = Callable[[str], None]
+Show = Callable[[str], None]
 Note = Callable[..., None]
 
 
 class Cluster:
-    """`note` writes a fault into the history, `tell` shows it on the terminal."""
+    """`note` writes a fault into the history, `show` prints it."""
 
-    def __init__(self, folder: Path, places: Sequence[Place], backing: Backing, note: Note, tell: Tell) -> None:
+    def __init__(self, folder: Path, places: Sequence[Place], backing: Backing, note: Note, show: Show) -> None:
         self._folder = folder
         self.places = places
         self._backing = backing
         self._note = note
-        self._tell = tell
+        self._show = show
         self.happened: Counter[str] = Counter()
         self.troubles: list[str] = []
         """What no process should have done."""
@@ -63,7 +63,7 @@ class Cluster:
                 if (wrong := place.own_end()) is not None and not self._may_give_up(place):
                     self.troubles.append(wrong)
                 self.happened[f"{place.role} ended itself"] += 1
-                self._tell(f"{place.actor} ended by itself")
+                self._show(f"{place.actor} ended by itself")
                 place.start()
 
     def _may_give_up(self, place: Place) -> bool:
@@ -191,7 +191,7 @@ class Cluster:
         self.happened[fault.kind] += 1
         self._note(PAUSE if fault.kind.startswith("stop") else fault.kind, "" if place is None else place.actor)
         target = "all" if place is None else f"{place.actor} (pid {place.pid})"
-        self._tell(f"{fault.kind:<12} {target}, {fault.length_s:.1f} s")
+        self._show(f"{fault.kind:<12} {target}, {fault.length_s:.1f} s")
 
     async def heal(self) -> None:
         """Let what is under way end; from then on only processes that end by themselves are replaced."""

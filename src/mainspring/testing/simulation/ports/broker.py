@@ -37,7 +37,7 @@ class _Listener(NamedTuple):
 
     lines: frozenset[Place]
     host: Host
-    tell: Callable[[], None]
+    notify: Callable[[], None]
 
 
 class Post:
@@ -72,7 +72,7 @@ class Post:
             if name not in self._lines[line] and (again or name not in self._taken):
                 self._lines[line][name] = _Word(rank(notice.priority, notice.due_at, self._ordering), notice)
                 arrived[line] = None
-        self._tell(arrived)
+        self._notify(arrived)
 
     def has_words(self, worker: Worker) -> bool:
         """Whether anything waits in the worker's lines."""
@@ -112,9 +112,9 @@ class Post:
     def extend(self, deliveries: Sequence[Delivery]) -> None:
         """Prolong messages that are still held."""
 
-    def listen(self, worker: Worker, host: Host, tell: Callable[[], None]) -> Callable[[], None]:
-        """Tell of arrivals in the worker's lines, until the answer is called or the process has ended."""
-        listener = _Listener(frozenset(places_of(worker)), host, tell)
+    def listen(self, worker: Worker, host: Host, notify: Callable[[], None]) -> Callable[[], None]:
+        """Notify of arrivals in the worker's lines, until the answer is called or the process has ended."""
+        listener = _Listener(frozenset(places_of(worker)), host, notify)
         self._listeners.append(listener)
 
         def stop() -> None:
@@ -122,7 +122,7 @@ class Post:
 
         return stop
 
-    def _tell(self, arrived: dict[Place, None]) -> None:
+    def _notify(self, arrived: dict[Place, None]) -> None:
         self._listeners = [listener for listener in self._listeners if not listener.host.dead]
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
@@ -131,7 +131,7 @@ class Post:
             if self.weather.has("lost_hints") and self._random.random() < 0.3:
                 self.weather.note("lost_hints")
             else:
-                loop.call_later(self._random.uniform(0.0005, 0.05), listener.tell, context=listener.host.context)
+                loop.call_later(self._random.uniform(0.0005, 0.05), listener.notify, context=listener.host.context)
 
 
 class Courier:

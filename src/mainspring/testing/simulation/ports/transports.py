@@ -82,7 +82,7 @@ class LogPost(Post):
         for notice in notices:
             number = crc32((notice.order_key or notice.run_id).encode()) % PARTITIONS
             self._records[Partition(notice.place, notice.priority, number)].append(notice)
-        self._tell({notice.place: None for notice in notices})
+        self._notify({notice.place: None for notice in notices})
 
     def has_words(self, worker: Worker) -> bool:
         """Never: a log cannot mix up its records."""
@@ -174,7 +174,7 @@ class HidingPost(Post):
 
     def put(self, notices: Sequence[Notice], *, again: bool = False) -> None:
         self._messages.update({next(self._numbers): _Message(notice) for notice in notices})
-        self._tell({notice.place: None for notice in notices})
+        self._notify({notice.place: None for notice in notices})
 
     def has_words(self, worker: Worker) -> bool:
         """Never: there is no order to mix up."""

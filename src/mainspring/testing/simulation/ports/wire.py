@@ -132,12 +132,12 @@ class Wire:
         loop, context = asyncio.get_running_loop(), self._host.context
         # Some come at once. The others take their time, and meet more changes on their way.
         longest_s = 0.05 if self._random.random() < 0.3 else 1.0
-        loop.call_later(self._random.uniform(0.0005, longest_s), self._tell, listener, context=context)
+        loop.call_later(self._random.uniform(0.0005, longest_s), self._notify, listener, context=context)
         if self._weather.has("false_hints") and self._random.random() < 0.02:
             self._weather.note("false_hints")
             loop.call_later(self._random.uniform(0.1, 3.0), listener, context=context)
 
-    def _tell(self, listener: Callable[[], None]) -> None:
+    def _notify(self, listener: Callable[[], None]) -> None:
         self._hinting = False
         listener()
 
