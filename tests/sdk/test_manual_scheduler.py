@@ -14,6 +14,7 @@ from mainspring.testing import ManualScheduler
 
 APP = Mainspring(name="virtual")
 CALLS: list[str] = []
+PATIENCE_S = 20.0
 
 
 @APP.job(cron("0 9 * * *"), retry=Retry(2, delay="10m"))
@@ -71,3 +72,14 @@ async def test_a_test_that_can_await_does() -> None:
         assert [run.state for run in await scheduler.runs(job="report")] == ["succeeded"] * 2
         with pytest.raises(MainspringError, match="event loop"):
             ManualScheduler(APP).__enter__()
+
+
+async def test_a_result_does_not_wait_for_a_run_that_is_claimed_ahead() -> None:
+    async with ManualScheduler(APP) as scheduler, asyncio.timeout(PATIENCE_S):
+        soon = await double.options(delay="200ms").submit(2)
+        await scheduler.tick()
+        now = await double.submit(1)
+        await scheduler.tick()
+        assert await now.result() == 2
+        await scheduler.advance("1s")
+        assert await soon.result() == 4

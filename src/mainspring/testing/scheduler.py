@@ -46,7 +46,8 @@ class ManualScheduler:
     def __init__(self, app: Mainspring, *, start: datetime | str = START) -> None:
         self.app = app
         self.clock = ManualClock(start)
-        self._settings = msgspec.structs.replace(app.settings, horizon=_HORIZON)
+        # Nothing else ends while a test waits: to gather results for a moment would be to wait for ever.
+        self._settings = msgspec.structs.replace(app.settings, horizon=_HORIZON, flush=0)
 
     def __enter__(self) -> BlockingScheduler:
         self._block = self.app.sync(lambda: self)
