@@ -13,6 +13,8 @@ import httpx
 import pytest
 from door import Door, fields, open_door, problem, until
 
+from mainspring.core.model import LogLine
+
 BODY = {"task": "encode", "args": {"video": "v1"}}
 
 
@@ -98,6 +100,43 @@ def test_runs_are_listed_newest_first_in_pages_and_filtered(client: httpx.Client
     rest = client.get("/v1/runs", params={"limit": 4, "cursor": page["next"]}).json()
     assert [run["run_id"] for run in page["items"] + rest["items"]] == found()
     assert rest["next"] is None
+
+
+def test_runs_are_listed_counted_and_acted_on_by_who_submitted_them(private_door: Door) -> None:
+    ann, bob = (private_door.client("operator", subject=subject) for subject in ("ann", "bob"))
+    hers = [ann.post("/v1/runs", json=BODY).json()["run_id"] for _ in range(3)]
+    batch = ann.post("/v1/runs:batch", json={"runs": [BODY, BODY]}).json()
+    his = bob.post("/v1/runs", json=BODY).json()["run_id"]
+    by_ann = {"submitted_by": "ann"}
+    listed = [run["run_id"] for run in bob.get("/v1/runs", params=by_ann).json()["items"]]
+    assert sorted(listed) == sorted([*hers, *batch["run_ids"]])
+    assert bob.get("/v1/runs:count", params=by_ann).json()["count"] == 5
+    assert bob.get("/v1/runs", params={"submitted_by": "eve"}).json()["items"] == []
+    assert bob.post("/v1/runs:act", json={"action": "cancel", **by_ann}).json()["done"] == 5
+    assert bob.get("/v1/runs", params={**by_ann, "state": "cancelled"}).json()["items"] != []
+    assert bob.get(f"/v1/runs/{his}").json()["state"] == "pending"
+    again = bob.post(f"/v1/runs/{hers[0]}/retry").json()["run_id"]
+    assert {run["run_id"] for run in bob.get("/v1/runs", params={"submitted_by": "bob"}).json()["items"]} == {
+        his,
+        again,
+    }
+
+
+def test_output_is_read_backwards(private_door: Door, client: httpx.Client) -> None:
+    run_id = client.post("/v1/runs", json=BODY).json()["run_id"]
+    lines = [LogLine(run_id, 1, number, "stdout", f"line {number}") for number in range(1, 11)]
+    private_door.ask(lambda store: store.record(lines, []))
+    numbers = [line["number"] for line in client.get(f"/v1/runs/{run_id}/logs").json()["items"]]
+
+    def texts(**query: int) -> list[str]:
+        return [line["text"] for line in client.get(f"/v1/runs/{run_id}/logs", params=query).json()["items"]]
+
+    assert texts(before=numbers[8], limit=3) == ["line 6", "line 7", "line 8"]
+    assert texts(before=numbers[5], limit=3) == ["line 3", "line 4", "line 5"]
+    assert texts(before=numbers[2], after=numbers[0]) == ["line 2"]
+    assert texts(before=numbers[0]) == []
+    assert texts(before=numbers[4], tail=2) == ["line 3", "line 4"]
+    problem(client.get(f"/v1/runs/{run_id}/logs", params={"before": 0}), 422, "invalid-input")
 
 
 def test_a_run_is_cancelled_once(client: httpx.Client) -> None:

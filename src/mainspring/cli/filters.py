@@ -44,6 +44,7 @@ run_filters = stack(
     click.option("--key", metavar="KEY", help="With this key."),
     click.option("--late", type=click.Choice(list(DELAYS)), help="Began at least this long after they were due."),
     click.option("--took", type=click.Choice(list(DELAYS)), help="Ended, and took at least this long."),
+    click.option("--submitted-by", metavar="SUBJECT", help="Submitted over HTTP by this subject."),
     click.option(
         "--since",
         metavar="WHEN",

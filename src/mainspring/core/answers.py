@@ -84,6 +84,8 @@ class RunFilter(msgspec.Struct, frozen=True):
     """Its last attempt began at least this long after it was due."""
     took: Delay | None = None
     """The run has ended, and its last attempt took at least this long."""
+    submitted_by: str | None = None
+    """The subject that submitted the run over HTTP."""
 
 
 class Saved(msgspec.Struct, frozen=True):

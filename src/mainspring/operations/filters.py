@@ -26,6 +26,8 @@ class RunFilters(TypedDict, total=False):
     """Runs whose last attempt began at least this long after it was due."""
     took: Delay | None
     """Runs that have ended and took at least this long."""
+    submitted_by: str | None
+    """Runs that this subject submitted over HTTP, or retried."""
     since: datetime | None
     """Runs that were due or submitted from here on,"""
     until: datetime | None

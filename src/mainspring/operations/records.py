@@ -87,9 +87,9 @@ class Cause(msgspec.Struct, kw_only=True, frozen=True, omit_defaults=True):
 
 
 class JobStory(Job, kw_only=True, frozen=True):
-    """A job, how its last run stands (`scheduled` before the first), how often that failed so far, and what keeps the
-    job from firing."""
+    """A job, how its last run stands (`scheduled` before the first) and often failed, and what keeps it from firing."""
 
+    schedule_text: str = ""
     status: JobStatus
     retry_count: int
     why: list[str]

@@ -13,7 +13,7 @@ import msgspec
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import encode_bits, encode_time
 from mainspring.core.instants import SECOND, from_datetime, parse_duration
-from mainspring.core.model import Event, NewRun, Run, RunOptions
+from mainspring.core.model import Event, KeptOptions, NewRun, Run
 from mainspring.core.runs.retry import Length
 from mainspring.core.runs.spending import spend_time
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
@@ -355,7 +355,10 @@ def _fits(run: Run, where: RunFilter) -> bool:
     named = ((where.job, run.job), (where.task, run.task), (where.queue, run.queue), (where.region, run.region))
     if where.worker is not None or any(wanted not in (None, value) for wanted, value in named):
         return False
-    if where.tag is not None and where.tag not in msgspec.json.decode(run.options, type=RunOptions).tags:
+    options = msgspec.json.decode(run.options, type=KeptOptions)
+    if where.tag is not None and where.tag not in options.tags:
+        return False
+    if where.submitted_by not in (None, options.submitted_by):
         return False
     began = run.due_at if run.started_at is None else run.started_at
     if where.late is not None and began - run.due_at < DELAYS[where.late]:

@@ -28,6 +28,7 @@ export interface ActRunsBody {
   key?: string;
   late?: "10m" | "1d" | "1h" | "1m";
   took?: "10m" | "1d" | "1h" | "1m";
+  submitted_by?: string;
   error?: string;
   since?: string;
   until?: string;
@@ -283,6 +284,7 @@ export interface CountQuery {
   key?: string;
   late?: "10m" | "1d" | "1h" | "1m";
   took?: "10m" | "1d" | "1h" | "1m";
+  submitted_by?: string;
   since?: string;
   until?: string;
 }
@@ -734,6 +736,7 @@ export interface JobStory {
   version: number;
   created_at: string;
   updated_at: string;
+  schedule_text?: string;
   status: "cancelled" | "completed" | "failed" | "pending" | "retrying" | "running" | "scheduled" | "skipped";
   retry_count: number;
   why: string[];
@@ -1377,6 +1380,7 @@ export interface RunQuery {
   key?: string;
   late?: "10m" | "1d" | "1h" | "1m";
   took?: "10m" | "1d" | "1h" | "1m";
+  submitted_by?: string;
   error?: string;
   since?: string;
   until?: string;

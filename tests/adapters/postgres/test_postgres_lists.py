@@ -38,7 +38,8 @@ INSERT INTO mainspring.history (id, finished_at, namespace, queue, region, task,
 SELECT {{time}} || lpad((n * 7919 % 1000003)::text, 10, '0') || lpad(n::text, 6, '0'), {{at}}, 'default', 'default',
        'default', 'task-' || n % 20, '{{{{"video":"v1"}}}}',
        CASE WHEN n % 3 = 0 THEN '{{{{"tags":["popular"]}}}}' WHEN n % 100 > 50 THEN '{{{{"tags":["succeeding"]}}}}'
-            WHEN n = 1 THEN '{{{{"tags":["rare"]}}}}'
+            WHEN n = 1 THEN '{{{{"tags":["rare"],"submitted_by":"ann"}}}}'
+            WHEN n % 3 = 1 THEN '{{{{"submitted_by":"busy"}}}}'
             ELSE '{{{{}}}}' END,
        CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, 'succeeded', repeat('x', 200), 5, {{at}}, 0, 1, 1, 0,
        '', '', CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, {{at}}
@@ -70,6 +71,11 @@ FILTERS = {
     "a key": RunFilter(key="missing"),
     "late ones": RunFilter(late="1m"),
     "long ones": RunFilter(took="1h"),
+    "a submitter": RunFilter(submitted_by="busy"),
+    "a submitter that is unknown": RunFilter(submitted_by="missing"),
+    "a submitter in a state": RunFilter(submitted_by="busy", states=("failed",)),
+    "a submitter never in a state": RunFilter(submitted_by="busy", states=("cancelled", "skipped")),
+    "a rare submitter": RunFilter(submitted_by="ann"),
 }
 
 
@@ -144,9 +150,10 @@ async def test_a_list_is_what_a_look_at_every_row_finds(watched: Watched) -> Non
                  AND ($4::text IS NULL OR task = $4) AND ($5::text IS NULL OR options::jsonb -> 'tags' ? $5)
                  AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR worker = $7)
                  AND id < coalesce($8, '~') AND id >= coalesce($9, '') AND NOT $10
+                 AND ($11::text IS NULL OR options::jsonb ->> 'submitted_by' = $11)
                ORDER BY id DESC LIMIT 50""",
             *(where.namespace, list(where.states), where.job, where.task, where.tag, where.queue, where.worker),
-            *(where.before, where.since, any((where.key, where.late, where.took))),
+            *(where.before, where.since, any((where.key, where.late, where.took)), where.submitted_by),
         )
         found = await _list_runs(cast(Transaction, watched), where)
         assert [run.id for run in found] == [row[0] for row in rows], where

@@ -121,16 +121,18 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("runs", "get"): (IDS[0], 0),
     ("runs", "finished"): (IDS, 0),
     ("runs", "active"): ("nobody", "", "~", ["blocked", "pending", "running"], 1_001),
-    ("runs", "ids_of_job"): ("default", None, None, 50, ["pending"], "missing", None, None, None, None, None),
-    ("runs", "ids_of_task"): ("default", None, None, 50, ["pending"], None, "missing", None, None, None, None),
-    ("runs", "ids_of_tag"): ("default", None, None, 50, ["pending"], None, None, None, "missing", None, None),
-    ("runs", "sizes"): ("default", "missing", "missing", "missing", 5_000),
+    ("runs", "ids_of_job"): ("default", None, None, 50, ["pending"], "missing", *[None] * 6),
+    ("runs", "ids_of_task"): ("default", None, None, 50, ["pending"], None, "missing", *[None] * 5),
+    ("runs", "ids_of_tag"): ("default", None, None, 50, ["pending"], *[None] * 3, "missing", *[None] * 3),
+    ("runs", "ids_of_submitter"): ("default", None, None, 50, ["pending"], *[None] * 6, "missing"),
+    ("runs", "sizes"): ("default", "missing", "missing", "missing", "missing", 5_000),
     ("runs", "count_states"): ("default", 1_000),
     ("runs", "states_of_tags_since"): (),
-    ("runs", "list_active_of"): ("default", None, None, 50, ["pending"], None, None, None, None, None, None, IDS),
-    ("runs", "list_of_key"): ("default", None, None, 50, ["failed"], "k", *[None] * 7),
-    ("runs", "list_late"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 6),
-    ("runs", "list_long"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 5),
+    ("runs", "list_active_of"): ("default", None, None, 50, ["pending"], *[None] * 7, IDS),
+    ("runs", "list_of_key"): ("default", None, None, 50, ["failed"], "k", *[None] * 8),
+    ("runs", "list_late"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 7),
+    ("runs", "list_long"): ("default", None, None, 50, ["failed"], [2, 3, 4], *[None] * 6),
+    ("runs", "list_of_submitter"): ("default", None, None, 50, ["failed"], "missing", *[None] * 5),
     ("runs", "keyed"): ("default", "k"),
     ("runs", "running_late"): ("default", HOUR, 20_000),
     ("runs", "logs_before"): ("run-1", 0, 100, 50),
@@ -249,9 +251,15 @@ async def test_the_trail_is_read_by_subject_and_target(connection: asyncpg.Conne
 
 
 @pytest.mark.parametrize(
-    ("name", "index"), [("ids_of_job", "runs_by_job"), ("ids_of_task", "runs_waiting_by_task")], ids=["job", "task"]
+    ("name", "index"),
+    [
+        ("ids_of_job", "runs_by_job"),
+        ("ids_of_task", "runs_waiting_by_task"),
+        ("ids_of_submitter", "runs_waiting_by_submitter"),
+    ],
+    ids=["job", "task", "submitter"],
 )
-async def test_unfinished_runs_are_found_by_job_and_by_task(
+async def test_unfinished_runs_are_found_by_job_task_and_submitter(
     connection: asyncpg.Connection, name: str, index: str
 ) -> None:
     values = ", ".join(map(literal, HOT["runs", name]))

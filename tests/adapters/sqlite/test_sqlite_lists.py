@@ -37,7 +37,8 @@ INSERT INTO history (id, finished_at, namespace, queue, region, task, args, opti
                      idx, token, attempt, losses, cancel_reason, progress_note, job_id, job, created_at)
 SELECT '{encode_time(NOW - DAY)}' || printf('%010d', n * 7919 % 1000003) || printf('%06d', n), {NOW}, 'default',
        'default', 'default', 'task-' || n % 20, '{{"video":"v1"}}',
-       CASE WHEN n % 3 = 0 THEN '{{"tags":["popular"]}}' WHEN n = 1 THEN '{{"tags":["rare"]}}' ELSE '{{}}' END,
+       CASE WHEN n % 3 = 0 THEN '{{"tags":["popular"]}}' WHEN n = 1 THEN '{{"tags":["rare"],"submitted_by":"ann"}}'
+            WHEN n % 3 = 1 THEN '{{"submitted_by":"busy"}}' ELSE '{{}}' END,
        CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, '', 5, {NOW}, 0, 1, 1, 0, '', '',
        CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, {NOW}
 FROM numbers"""
@@ -66,6 +67,11 @@ FILTERS = {
     "a key": RunFilter(key="missing"),
     "late ones": RunFilter(late="1m"),
     "long ones": RunFilter(took="1h"),
+    "a submitter": RunFilter(submitted_by="busy"),
+    "a submitter that is unknown": RunFilter(submitted_by="missing"),
+    "a submitter in a state": RunFilter(submitted_by="busy", states=("failed",)),
+    "a submitter never in a state": RunFilter(submitted_by="busy", states=("cancelled", "skipped")),
+    "a submitter of one run": RunFilter(submitted_by="ann"),
 }
 
 
@@ -111,11 +117,13 @@ def test_a_list_takes_few_steps_and_finds_what_a_look_at_every_row_finds(countin
     rows = counting.connection.execute(
         """SELECT id FROM history WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND ifnull(job, '') LIKE ?
            AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ? AND ? = 0
+           AND options LIKE ?
            ORDER BY id DESC LIMIT 50""",
         (
             *(where.namespace, ",".join(where.states), ",".join(where.states), where.job or "%", where.task or "%"),
             *(where.queue or "%", f'%"{where.tag}"%' if where.tag else "%", where.worker or "%", where.since or ""),
             any((where.key, where.late, where.took)),
+            f'%"submitted_by":"{where.submitted_by}"%' if where.submitted_by else "%",
         ),
     )
     assert [run.id for run in found] == [row[0] for row in rows]
@@ -192,7 +200,9 @@ INSERT INTO runs (id, namespace, queue, task, args, options, state, priority, du
                   job, region)
 SELECT '{encode_time(NOW)}' || printf('%016d', n), CASE WHEN n < 100 THEN 'small' ELSE 'default' END,
        CASE WHEN n % 100 = 7 AND n < 1000 THEN 'rare' ELSE 'default' END, 'task-' || (n % 20), '{{}}',
-       CASE WHEN n % 3 = 0 THEN '{{"tags":["popular"]}}' WHEN n = 200 THEN '{{"tags":["rare","odd"]}}' ELSE '{{}}' END,
+       CASE WHEN n % 3 = 0 THEN '{{"tags":["popular"]}}' WHEN n = 200 THEN '{{"tags":["rare","odd"]}}'
+            WHEN n = 1000 THEN '{{"submitted_by":"ann"}}' WHEN n % 3 = 1 THEN '{{"submitted_by":"busy"}}'
+            ELSE '{{}}' END,
        CASE WHEN n = 150 THEN 'running' WHEN n IN (50, 160) THEN 'blocked' ELSE 'pending' END, 5, {NOW},
        CASE WHEN n = 150 THEN {NOW} END, CASE WHEN n = 150 THEN 'worker-1' END, {NOW},
        CASE WHEN n = 150 THEN 'odd' WHEN n % 2 = 0 THEN 'job-' || (n % 4) END,
@@ -235,6 +245,12 @@ UNFINISHED = {
     "a region of nobody": RunFilter(region="missing"),
     "a task of a region": RunFilter(task="task-3", region="north"),
     "a task of a region of nobody": RunFilter(task="task-3", region="missing"),
+    "a submitter": RunFilter(submitted_by="busy"),
+    "a submitter of one run": RunFilter(submitted_by="ann"),
+    "a submitter that is unknown": RunFilter(submitted_by="missing"),
+    "a submitter of a running run": RunFilter(submitted_by="busy", states=("running",)),
+    "a submitter that is unknown, of a task": RunFilter(submitted_by="missing", task="task-3"),
+    "a task that is unknown, of a submitter": RunFilter(submitted_by="busy", task="missing"),
 }
 
 
@@ -254,11 +270,11 @@ def test_a_list_of_few_unfinished_runs_takes_few_steps_among_many(crowd: str, wh
     rows = counting.connection.execute(
         """SELECT id FROM runs WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND task LIKE ? AND queue LIKE ?
            AND ifnull(worker, '') LIKE ? AND ifnull(job, '') LIKE ? AND options LIKE ? AND region LIKE ?
-           ORDER BY id DESC LIMIT 50""",
+           AND options LIKE ? ORDER BY id DESC LIMIT 50""",
         (
             *(where.namespace, ",".join(where.states), ",".join(where.states), where.task or "%"),
             *(where.queue or "%", where.worker or "%", where.job or "%", f'%"{where.tag}"%' if where.tag else "%"),
-            where.region or "%",
+            *(where.region or "%", f'%"submitted_by":"{where.submitted_by}"%' if where.submitted_by else "%"),
         ),
     ).fetchall()
     counting.connection.close()

@@ -19,7 +19,7 @@ from mainspring.operations import records
 from mainspring.operations.runs import LINES_AT_ONCE
 
 TEXT = "text/plain; charset=utf-8"
-_FILTERS = ("job", "task", "tag", "queue", "worker", "region", "key", "late", "took")
+_FILTERS = ("job", "task", "tag", "queue", "worker", "region", "key", "late", "took", "submitted_by")
 
 
 async def get_run(request: Request) -> Response:

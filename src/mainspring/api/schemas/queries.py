@@ -64,6 +64,7 @@ class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
     key: Name | UnsetType = UNSET
     late: Annotated[Delay, Meta(description="began at least this long after it was due")] | UnsetType = UNSET
     took: Annotated[Delay, Meta(description="ended, and took at least this long")] | UnsetType = UNSET
+    submitted_by: Annotated[Name, Meta(description="submitted over HTTP by this subject")] | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
@@ -85,6 +86,7 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     key: Name | UnsetType = UNSET
     late: Annotated[Delay, Meta(description="began at least this long after it was due")] | UnsetType = UNSET
     took: Annotated[Delay, Meta(description="ended, and took at least this long")] | UnsetType = UNSET
+    submitted_by: Annotated[Name, Meta(description="submitted over HTTP by this subject")] | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
 

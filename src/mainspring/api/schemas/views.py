@@ -38,6 +38,7 @@ class ActRunsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     key: Name | UnsetType = UNSET
     late: Delay | UnsetType = UNSET
     took: Delay | UnsetType = UNSET
+    submitted_by: Name | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET

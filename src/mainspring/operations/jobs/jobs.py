@@ -93,7 +93,8 @@ class Jobs:
         store, found = await self._context.open(), await self._stored(job)
         progress = progress_of(await _last_run(store, found))
         causes = explained(await explain_job(self._context, found))
-        return records.JobStory(**job_fields(found, self._context.read), **progress, **causes)
+        fields = job_fields(found, self._context.read) | {"schedule_text": in_words(found.trigger)}
+        return records.JobStory(**fields, **progress, **causes)
 
     def list(
         self,

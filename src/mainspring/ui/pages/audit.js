@@ -7,6 +7,8 @@ import { Table } from "../parts/table.js";
 import { instantOf, When } from "../parts/when.js";
 import { place } from "../router.js";
 
+const FILTERS = ["subject", "target", "action", "since", "until"];
+
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
   { name: "Subject", tight: true, cell: (/** @type {any} */ it) => it.subject },
@@ -17,10 +19,10 @@ const COLUMNS = [
 
 export default function Audit() {
   const words = place.value.query.get("q") ?? "";
-  const { found, rest } = readWords(words, ["subject", "target", "action", "since", "until"]);
+  const { found, rest } = readWords(words, FILTERS);
   const changes = usePages("/v1/audit", { limit: 100, ...found, since: instantOf(found.since), until: instantOf(found.until), ...(rest ? { target: rest } : {}) });
   return html`<${Head} title="Audit" />
-    <div class="toolbar"><${Search} value=${words} label="filter the audit trail" placeholder="subject:ann target:etl-nightly action:job.pause since:24h" /></div>
+    <div class="toolbar"><${Search} value=${words} label="filter the audit trail" names=${FILTERS} placeholder="subject:ann target:etl-nightly action:job.pause since:24h" /></div>
     <${Loaded} of=${changes}>${() => changes.rows.length
       ? html`<${Table} label="changes" columns=${COLUMNS} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
       : html`<${Empty}>Nothing was changed.</${Empty}>`}</${Loaded}>`;

@@ -63,7 +63,7 @@ export default function Events() {
   const words = place.value.query.get("q") ?? "";
   const { found, rest } = readWords(words, FILTERS);
   const { rows, waiting, error, show } = useEvents({ ...found, ...(rest ? { job: rest } : {}) });
-  return html`<${Head} title="Events" /><div class="toolbar"><${Search} value=${words} label="filter events" placeholder="kind:run.failed job:etl task:encode" />
+  return html`<${Head} title="Events" /><div class="toolbar"><${Search} value=${words} label="filter events" names=${FILTERS} placeholder="kind:run.failed job:etl task:encode" />
       ${waiting.length > 0 && html`<button onClick=${show}>${waiting.length} new</button>`}</div>
     ${error && html`<${Trouble} error=${error} />`}
     ${rows?.length ? html`<${Table} label="events" columns=${COLUMNS} rows=${rows} id=${(/** @type {StoredEvent} */ it) => `${it.position}`} />` : rows && html`<${Empty}>Nothing like that happened in the last hour. What happens next is shown here.</${Empty}>`}`;

@@ -55,7 +55,7 @@ function List({ words, sort }) {
   const done = () => (setChosen(new Set()), jobs.reload());
   const operates = may("jobs:operate");
   return html`<div class="toolbar">
-      <${Search} value=${words} label="filter jobs" placeholder="state:paused task:etl tag:nightly, or part of a name" />
+      <${Search} value=${words} label="filter jobs" names=${FILTERS} placeholder="state:paused task:etl tag:nightly, or part of a name" />
       <nav class="spans" aria-label="order">${SORTS.map(([each, name]) => html`<a href=${to("/jobs", { q: words, sort: each === "name" ? "" : each })} aria-current=${each === sort ? "true" : null}>${name}</a>`)}</nav>
       <${Fresh} of=${jobs} />
       <${Bulk} words=${words} filter=${filter} chosen=${chosen} total=${jobs.rows.length} done=${done} />

@@ -9,7 +9,7 @@ import { instantOf, When } from "../parts/when.js";
 import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 
-const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "error", "since", "until", "id"];
+const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "region", "key", "submitted_by", "late", "took", "error", "since", "until", "id"];
 const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cancelled", "skipped"];
 
 export const RUN_COLUMNS = [
@@ -59,7 +59,7 @@ export default function Runs() {
     <${Head} title="Runs" />
     <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}</a>`)}</nav>
     <div class="toolbar">
-      <${Search} value=${words} label="filter runs" placeholder="job:etl queue:gpu since:24h, or an id" />
+      <${Search} value=${words} label="filter runs" names=${FILTERS} placeholder="job:etl queue:gpu since:24h, or an id" />
       <${Fresh} of=${runs} />
       <${Bulk} chosen=${chosen} filter=${filter} isWhole=${chosen.size >= runs.rows.length} done=${done} />
     </div>

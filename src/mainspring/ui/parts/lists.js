@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { refine } from "../router.js";
-import { namespace } from "../state/me.js";
+import { me, namespace } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 
 /** @typedef {{ items: any[], next: string | null, shown: any }} Kept `shown` is the answer that the rows hold */
@@ -97,8 +97,32 @@ export function readWords(words, names) {
   return { found, rest: rest.join(" ") };
 }
 
-/** @param {{ value: string, placeholder: string, label: string }} given */
-export function Search({ value, placeholder, label }) {
+/** Values that the API can complete, and those that are few. */
+const FACETS = ["job", "task", "queue", "tag", "app", "region", "worker"];
+const STATES = ["pending", "running", "blocked", "succeeded", "failed", "cancelled", "skipped"];
+const DELAYS = ["1m", "10m", "1h", "1d"];
+const VALUES = /** @type {Record<string, string[]>} */ ({ state: STATES, late: DELAYS, took: DELAYS, since: ["1h", "24h", "7d"] });
+
+/** The texts that what was typed may become: its last word as the name of a filter, or as one of a filter's values.
+ * @param {string} typed @param {string[]} names */
+function useCompletion(typed, names) {
+  const last = typed.split(/\s+/).at(-1) ?? "";
+  const [name, prefix] = last.includes(":") ? [last.slice(0, last.indexOf(":")), last.slice(last.indexOf(":") + 1)] : ["", last];
+  const isAsked = names.includes(name) && FACETS.includes(name);
+  const [found, setFound] = useState({ last: "", values: /** @type {string[]} */ ([]) });
+  useEffect(() => {
+    if (!isAsked) return;
+    const timer = setTimeout(() => get("/v1/facets", { of: name, ...(prefix ? { prefix } : {}) }).then((it) => setFound({ last, values: it.items }), () => {}), 150);
+    return () => clearTimeout(timer);
+  }, [last]);
+  const own = name === "submitted_by" && me.value?.subject ? [me.value.subject] : VALUES[name] ?? [];
+  const values = !name ? names.map((each) => `${each}:`) : isAsked ? (found.last === last ? found.values : []) : names.includes(name) ? own : [];
+  const head = typed.slice(0, typed.length - prefix.length);
+  return values.filter((each) => prefix.length + name.length > 0 && each.startsWith(prefix) && !/\s/.test(each)).map((each) => head + each);
+}
+
+/** @param {{ value: string, placeholder: string, label: string, names: string[] }} given */
+export function Search({ value, placeholder, label, names }) {
   const [typed, setTyped] = useState(value);
   const sent = useRef(value);
   useEffect(() => {
@@ -110,5 +134,7 @@ export function Search({ value, placeholder, label }) {
     const timer = setTimeout(() => refine({ q: (sent.current = typed) }), 200);
     return () => clearTimeout(timer);
   }, [typed]);
-  return html`<input type="search" aria-label=${label} placeholder=${placeholder} value=${typed} onInput=${(/** @type {any} */ e) => setTyped(e.target.value)} />`;
+  const completed = useCompletion(typed, names);
+  return html`<datalist id="completed">${completed.map((each) => html`<option value=${each}></option>`)}</datalist>
+    <input type="search" list="completed" autocomplete="off" aria-label=${label} placeholder=${placeholder} value=${typed} onInput=${(/** @type {any} */ e) => setTyped(e.target.value)} />`;
 }

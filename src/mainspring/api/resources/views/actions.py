@@ -9,11 +9,11 @@ from mainspring.api.schemas.views import ActJobsBody, ActRunsBody
 from mainspring.operations.views import records
 from mainspring.operations.views.acting import Acting as Actions
 
-_RUN_WORDS = ("run_ids", "job", "task", "tag", "queue", "worker", "region", "key", "late", "took", "error", "limit",
-              "dry_run", "reason")  # fmt: skip
+_RUN_WORDS = ("run_ids", "job", "task", "tag", "queue", "worker", "region", "key", "late", "took", "submitted_by",
+              "error", "limit", "dry_run", "reason")  # fmt: skip
 _JOB_WORDS = ("app", "task", "tag", "queue", "q", "state", "limit", "dry_run", "reason")
-_RUN_FILTERS = ("run_ids", "state", "job", "task", "tag", "queue", "worker", "region", "key", "late", "took", "error",
-                "since", "until")  # fmt: skip
+_RUN_FILTERS = ("run_ids", "state", "job", "task", "tag", "queue", "worker", "region", "key", "late", "took",
+                "submitted_by", "error", "since", "until")  # fmt: skip
 _JOB_FILTERS = ("jobs", "app", "task", "tag", "queue", "q", "state")
 
 

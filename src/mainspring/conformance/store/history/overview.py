@@ -7,11 +7,22 @@ from itertools import product
 
 import msgspec
 
-from mainspring.conformance.store.samples import a_job, a_run, failure, finish, fire, options, submit, take_one, trigger
+from mainspring.conformance.store.samples import (
+    a_job,
+    a_run,
+    a_worker,
+    failure,
+    finish,
+    fire,
+    options,
+    submit,
+    take_one,
+    trigger,
+)
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
-from mainspring.core.model import Claim, Gate, JobPolicy, Report, Run
+from mainspring.core.model import Claim, Gate, JobPolicy, KeptOptions, Report, Run
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.core.states import CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
 from mainspring.store import JobOrder, RunFilter, Store
@@ -136,12 +147,40 @@ class OverviewSuite:
                     assert await store.count_matching(where) == len(expected), where
         assert await store.list_runs(RunFilter("other", late="1m")) == []
 
+    async def test_runs_are_listed_and_counted_by_submitter(self, store: Store, clock: ManualClock) -> None:
+        subjects = ("ann", "bob", 'c"\\ä', "")
+        for number, subject in enumerate(subjects * 6):
+            kept = KeptOptions(
+                tags=("even",) * (number % 2 == 0), submitted_by=subject, context={"submitted_by": "eve"}
+            )
+            run = a_run(clock, options=msgspec.json.encode(kept).decode(), queue="ab"[number % 2], job="nightly")
+            await submit(store, run)
+            if number % 3 == 0:
+                await store.request_cancel("default", run.id, "")
+            clock.advance(SECOND)
+        await take_one(store, a_worker(queues=("a", "b")))
+        every = await store.list_runs(RunFilter(limit=100))
+        assert {run.state for run in every} == {PENDING, RUNNING, CANCELLED}
+        for subject in ("ann", "bob", 'c"\\ä', "eve", "an"):
+            of_subject = {run.id for run in every if _submitter(run) == subject}
+            for states in ((), (PENDING,), (RUNNING,), (CANCELLED,)):
+                for words in ({}, {"tag": "even"}, {"queue": "b"}, {"job": "nightly"}, {"task": every[0].task}):
+                    where = msgspec.structs.replace(RunFilter("default", states, submitted_by=subject), **words)
+                    without = msgspec.structs.replace(where, submitted_by=None, limit=100)
+                    expected = [run.id for run in await store.list_runs(without) if run.id in of_subject]
+                    assert [run.id for run in await store.list_runs(where)] == expected, where
+                    assert await store.count_matching(where) == len(expected), where
+
 
 def _between(began: Instant, ended: Instant) -> Callable[[Claim], Report]:
     def report(claim: Claim) -> Report:
         return Report(claim.run_id, claim.token, "succeeded", SUCCEEDED, started_at=began, finished_at=ended)
 
     return report
+
+
+def _submitter(run: Run) -> str:
+    return msgspec.json.decode(run.options, type=KeptOptions).submitted_by
 
 
 def _fits(run: Run, where: RunFilter) -> bool:

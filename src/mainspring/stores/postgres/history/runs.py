@@ -154,7 +154,7 @@ async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, st
     if not where.states or not FINAL.issuperset(where.states):
         rows += await _list_active(tx, where, page, queries)
     if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
-        is_special = where.key is not None or where.late is not None or where.took is not None
+        is_special = any(each is not None for each in (where.key, where.late, where.took, where.submitted_by))
         rows += await (_list_special if is_special else _list_finished)(tx, where, page, queries)
     return rows
 
@@ -166,7 +166,8 @@ async def _list_active(
     if where.took is not None:
         return []  # A run that has not ended has taken no time yet.
     states, few = unfinished_states(where)
-    asked = (*page, states, where.job, where.task, where.queue, where.tag, where.worker, where.region)
+    narrow = (where.job, where.task, where.queue, where.tag, where.worker, where.region, where.submitted_by)
+    asked = (*page, states, *narrow)
     if where.key is not None or where.late is not None:
         return await tx.fetch(queries["list_active_of"], *asked, await _find_special(tx, where))
     ids = await _some_active(tx, where, states, few + 1)
@@ -190,19 +191,20 @@ async def _find_special(tx: Transaction, where: RunFilter) -> list[str]:
 async def _list_special(
     tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str]
 ) -> list[Record]:
-    """Finished runs of a key, or that began late, or took long."""
+    """Finished runs of a key, or that began late, or took long, or of a submitter."""
     states = sorted(FINAL.intersection(where.states) or FINAL)
     narrow = (where.job, where.task, where.queue, where.tag, where.region)
     took = None if where.took is None else DELAYS[where.took]
     if where.key is not None:
         late = None if where.late is None else DELAYS[where.late]
-        return await tx.fetch(queries["list_of_key"], *page, states, where.key, *narrow, late, took)
+        return await tx.fetch(queries["list_of_key"], *page, states, where.key, *narrow, late, took, where.submitted_by)
     if where.late is not None:
         steps = [step + 1 for step in delay_steps(where.late)]
-        return await tx.fetch(queries["list_late"], *page, states, steps, *narrow, took)
-    assert where.took is not None
-    steps = [step + 1 for step in delay_steps(where.took)]
-    return await tx.fetch(queries["list_long"], *page, states, steps, *narrow)
+        return await tx.fetch(queries["list_late"], *page, states, steps, *narrow, took, where.submitted_by)
+    if where.took is not None:
+        steps = [step + 1 for step in delay_steps(where.took)]
+        return await tx.fetch(queries["list_long"], *page, states, steps, *narrow, where.submitted_by)
+    return await tx.fetch(queries["list_of_submitter"], *page, states, where.submitted_by, *narrow)
 
 
 async def _some_active(tx: Transaction, where: RunFilter, states: Sequence[State], bound: int) -> list[str]:
@@ -214,10 +216,15 @@ async def _some_active(tx: Transaction, where: RunFilter, states: Sequence[State
 async def _find_active(
     tx: Transaction, where: RunFilter, states: Sequence[State], asked: tuple[object, ...]
 ) -> list[str] | None:
-    """The newest that a job, task or tag fits, and running runs besides, which not every index has; None if the filter
-    names none of the three."""
-    of_task = _Q["ids_of_task"]
-    filters = {_Q["ids_of_job"]: where.job, of_task: where.task, _Q["ids_of_tag"]: where.tag}
+    """The newest that a job, task, tag or submitter fits, and running runs besides, which not every index has; None if
+    the filter names none of the four."""
+    of_task, of_submitter = _Q["ids_of_task"], _Q["ids_of_submitter"]
+    filters = {
+        _Q["ids_of_job"]: where.job,
+        of_task: where.task,
+        _Q["ids_of_tag"]: where.tag,
+        of_submitter: where.submitted_by,
+    }
     named = [query for query, value in filters.items() if value is not None]
     if not named:
         return None
@@ -225,7 +232,7 @@ async def _find_active(
         (sizes,) = await tx.fetch(_Q["sizes"], where.namespace, *filters.values(), FEW_RUNS)
         named.sort(key=dict(zip(filters, sizes, strict=True)).__getitem__)
     found = [row[0] for row in await tx.fetch(named[0], *asked)]
-    if named[0] is of_task and RUNNING in states:
+    if named[0] in (of_task, of_submitter) and RUNNING in states:
         running = await _some_active(tx, where, [RUNNING], FEW_RUNNING + 1)
         if len(running) > FEW_RUNNING:
             return None

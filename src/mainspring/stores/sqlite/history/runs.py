@@ -39,6 +39,7 @@ _FOUND_BY = {
     "tag": _Q["found_by_tag"],
     "task": _Q["found_by_task"],
     "region": _Q["found_by_region"],
+    "submitter": _Q["found_by_submitter"],
 }
 """Unfinished runs, by the index of each filter that has one."""
 AFTER_ALL = "~"
@@ -233,6 +234,7 @@ def _values(where: RunFilter) -> dict[str, object]:
         "key": where.key,
         "late": None if where.late is None else DELAYS[where.late],
         "took": None if where.took is None else DELAYS[where.took],
+        "submitter": where.submitted_by,
         "states": ",".join(where.states),
         "limit": where.limit,
     }
@@ -281,13 +283,14 @@ def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -
     """The runs that a filter fits, newest first, by the index that leads to the fewest rows; None if there is no such
     index."""
     region = None if where.region == DEFAULT else where.region
-    given = {"job": where.job, "tag": where.tag, "task": where.task, "region": region}
-    sizes = dict(zip(given, tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone(), strict=True))
+    given = {"job": where.job, "tag": where.tag, "task": where.task, "region": region, "submitter": where.submitted_by}
     names = [name for name, value in given.items() if value is not None]
     if not names:
         return None
-    fewest = min(names, key=sizes.__getitem__)
-    return [row[0] for row in tx.execute(_FOUND_BY[fewest], values)]
+    if len(names) > 1:
+        sizes = dict(zip(given, tx.execute(_Q["sizes"], {**values, "bound": FEW_RUNS}).fetchone(), strict=True))
+        names.sort(key=sizes.__getitem__)
+    return [row[0] for row in tx.execute(_FOUND_BY[names[0]], values)]
 
 
 def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:
@@ -302,6 +305,8 @@ def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object
         found = [newest(_Q["newest_late"], step=step) for step in delay_steps(where.late)]
     elif where.took is not None:
         found = [newest(_Q["newest_long"], step=step) for step in delay_steps(where.took)]
+    elif where.submitted_by is not None:
+        found = [newest(_Q["newest_of_submitter"], state=state) for state in states]
     elif where.job is not None:
         found = [newest(_Q["newest_of_job"], state=state) for state in states]
     elif where.region not in (None, DEFAULT):

@@ -138,6 +138,7 @@ FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
+  AND ($12::text IS NULL OR options::json ->> 'submitted_by' = $12)
 ORDER BY id DESC LIMIT $4;
 
 -- active: the unfinished runs of a namespace in some states, from one queue to another, up to a bound; ordered, so that it goes by an index
@@ -156,6 +157,7 @@ SELECT id FROM mainspring.runs
 WHERE namespace = $1 AND job = $6::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
   AND job IS NOT NULL AND state || '' = ANY ($5::text[]) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
+  AND ($12::text IS NULL OR options::json ->> 'submitted_by' = $12)
 ORDER BY id || '' DESC LIMIT $4;
 
 -- ids_of_task: the same of a task, of runs that are not running
@@ -163,6 +165,7 @@ SELECT id FROM mainspring.runs
 WHERE namespace = $1 AND task = $7::text AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~')
   AND state <> 'running' AND state || '' = ANY ($5::text[]) AND ($6::text IS NULL OR job = $6) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
+  AND ($12::text IS NULL OR options::json ->> 'submitted_by' = $12)
 ORDER BY id || '' DESC LIMIT $4;
 
 -- ids_of_tag: the same of a tag
@@ -173,16 +176,30 @@ CROSS JOIN LATERAL (
   SELECT FROM mainspring.runs AS r
   WHERE r.id = t.id AND r.state = ANY ($5::text[]) AND ($6::text IS NULL OR r.job = $6) AND ($7::text IS NULL OR r.task = $7)
     AND ($8::text IS NULL OR r.queue = $8) AND ($10::text IS NULL OR r.worker = $10)
-    AND ($11::text IS NULL OR r.region = $11) OFFSET 0) AS fitting
+    AND ($11::text IS NULL OR r.region = $11)
+    AND ($12::text IS NULL OR r.options::json ->> 'submitted_by' = $12) OFFSET 0) AS fitting
 LIMIT $4;
 
--- sizes: how many unfinished runs a job, a task and a tag have, each counted up to a bound; NULL for what is not asked for
+-- ids_of_submitter: the same of a submitter, of runs that are not running
+SELECT id FROM mainspring.runs
+WHERE namespace = $1 AND (options::json ->> 'submitted_by') COLLATE "C" = $12::text AND strpos(options, '"submitted_by":') > 0
+  AND id || '' >= coalesce($2::text, '') AND id || '' < coalesce($3::text, '~') AND state <> 'running' AND state || '' = ANY ($5::text[])
+  AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
+  AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
+ORDER BY id || '' DESC LIMIT $4;
+
+-- sizes: how many unfinished runs a job, a task, a tag and a submitter have, each counted up to a bound; NULL for what is not asked for
 SELECT CASE WHEN $2::text IS NOT NULL THEN (SELECT count(*) FROM (
-         SELECT FROM mainspring.runs WHERE namespace = $1 AND job = $2 ORDER BY id || '' LIMIT $5) AS counted) END,
+         SELECT FROM mainspring.runs WHERE namespace = $1 AND job = $2 ORDER BY id || '' LIMIT $6) AS counted) END,
        CASE WHEN $3::text IS NOT NULL THEN (SELECT count(*) FROM (
-         SELECT FROM mainspring.runs WHERE namespace = $1 AND task = $3 AND state <> 'running' ORDER BY id || '' LIMIT $5) AS counted) END,
+         SELECT FROM mainspring.runs WHERE namespace = $1 AND task = $3 AND state <> 'running' ORDER BY id || '' LIMIT $6) AS counted) END,
        CASE WHEN $4::text IS NOT NULL THEN (SELECT count(*) FROM (
-         SELECT FROM mainspring.run_tags WHERE namespace = $1 AND tag = $4 LIMIT $5) AS counted) END;
+         SELECT FROM mainspring.run_tags WHERE namespace = $1 AND tag = $4 LIMIT $6) AS counted) END,
+       CASE WHEN $5::text IS NOT NULL THEN (SELECT count(*) FROM (
+         SELECT FROM mainspring.runs
+         WHERE namespace = $1 AND (options::json ->> 'submitted_by') COLLATE "C" = $5 AND state <> 'running'
+           AND strpos(options, '"submitted_by":') > 0
+         ORDER BY id || '' LIMIT $6) AS counted) END;
 
 -- list_active_of: the same, among these
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
@@ -194,7 +211,8 @@ FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
-  AND id = ANY ($12::text[])
+  AND id = ANY ($13::text[])
+  AND ($12::text IS NULL OR options::json ->> 'submitted_by' = $12)
 ORDER BY id DESC LIMIT $4;
 
 -- classes: the classes of finished runs that a filter fits, how many runs each has, and from which day on
@@ -245,6 +263,7 @@ WHERE namespace = $1 AND key = $6 AND key IS NOT NULL AND id >= coalesce($2::tex
   AND ($7::text IS NULL OR job = $7) AND ($8::text IS NULL OR task = $8) AND ($9::text IS NULL OR queue = $9)
   AND ($10::text IS NULL OR options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR region = $11)
   AND ($12::bigint IS NULL OR started_at - due_at >= $12) AND ($13::bigint IS NULL OR finished_at - started_at >= $13)
+  AND ($14::text IS NULL OR options::json ->> 'submitted_by' = $14)
 ORDER BY id DESC LIMIT $4;
 
 -- list_late: finished runs of some steps of lateness, newest first: the newest of each, merged
@@ -261,6 +280,7 @@ FROM (
       AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
       AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
       AND ($12::bigint IS NULL OR h.finished_at - h.started_at >= $12)
+      AND ($13::text IS NULL OR h.options::json ->> 'submitted_by' = $13)
     ORDER BY h.id DESC LIMIT $4) AS newest
   ORDER BY newest.id DESC LIMIT $4) AS found
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
@@ -277,6 +297,25 @@ FROM (
     SELECT h.id, h.finished_at FROM mainspring.history AS h
     WHERE h.namespace = $1 AND width_bucket(h.finished_at - h.started_at, '{60000000,600000000,3600000000,86400000000}'::bigint[]) = class.step
       AND h.finished_at - h.started_at >= 60000000 AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.state = ANY ($5::text[])
+      AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
+      AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
+      AND ($12::text IS NULL OR h.options::json ->> 'submitted_by' = $12)
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
+-- list_of_submitter: finished runs of a submitter, newest first: the newest of each state, merged
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($5::text[]) AS class (state)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND (h.options::json ->> 'submitted_by') COLLATE "C" = $6 AND h.state = class.state
+      AND strpos(h.options, '"submitted_by":') > 0 AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~')
       AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
       AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
     ORDER BY h.id DESC LIMIT $4) AS newest

@@ -85,6 +85,7 @@ WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL
   AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
   AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- active: the unfinished runs of a namespace in some states, of one queue or of all, up to a bound
@@ -103,6 +104,7 @@ WHERE namespace = :namespace AND job = :job AND id >= :since AND id < :before
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- found_by_tag: the same of a tag
@@ -110,6 +112,7 @@ SELECT seq FROM run_tags CROSS JOIN runs ON runs.id = run_tags.id
 WHERE run_tags.namespace = :namespace AND run_tags.tag = :tag AND run_tags.id >= :since AND run_tags.id < :before
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY run_tags.id DESC LIMIT :limit;
 
 -- found_by_task: the same of a task
@@ -118,6 +121,7 @@ WHERE namespace = :namespace AND task = :task AND id >= :since AND id < :before
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- found_by_region: the same of a region other than `default`. The last condition is that of the index
@@ -126,14 +130,27 @@ WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :bef
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
--- sizes: how many unfinished runs a job, a tag, a task and a region have, each counted up to a bound
+-- found_by_submitter: the same of a submitter. The last condition is that of the index
+SELECT seq FROM runs INDEXED BY runs_by_submitter
+WHERE namespace = :namespace AND json_extract(options, '$.submitted_by') = :submitter AND id >= :since AND id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND instr(options, '"submitted_by":') > 0
+ORDER BY id DESC LIMIT :limit;
+
+-- sizes: how many unfinished runs a job, a tag, a task, a region and a submitter have, each counted up to a bound
 SELECT (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_job WHERE namespace = :namespace AND job = :job LIMIT :bound)),
        (SELECT count(*) FROM (SELECT 1 FROM run_tags WHERE namespace = :namespace AND tag = :tag LIMIT :bound)),
        (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_task WHERE namespace = :namespace AND task = :task LIMIT :bound)),
        (SELECT count(*) FROM (
-          SELECT 1 FROM runs INDEXED BY runs_by_region WHERE namespace = :namespace AND region = :region AND region <> 'default' LIMIT :bound));
+          SELECT 1 FROM runs INDEXED BY runs_by_region WHERE namespace = :namespace AND region = :region AND region <> 'default' LIMIT :bound)),
+       (SELECT count(*) FROM (
+          SELECT 1 FROM runs INDEXED BY runs_by_submitter
+          WHERE namespace = :namespace AND json_extract(options, '$.submitted_by') = :submitter AND instr(options, '"submitted_by":') > 0
+          LIMIT :bound));
 
 -- list_active_of: the same, among these
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
@@ -145,6 +162,7 @@ WHERE seq IN (SELECT value FROM json_each(:among)) AND namespace = :namespace AN
   AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
   AND (:states = '' OR instr(:states, state) > 0)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- classes: the classes of finished runs of a namespace, by leaps from one to the next
@@ -186,6 +204,7 @@ WHERE namespace = :namespace AND key = :key AND key IS NOT NULL AND id >= :since
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
   AND (:late IS NULL OR started_at - due_at >= :late) AND (:took IS NULL OR finished_at - started_at >= :took)
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_late: the newest finished runs of one step of lateness
@@ -196,6 +215,7 @@ WHERE namespace = :namespace AND started_at - due_at >= 60000000
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
   AND (:took IS NULL OR finished_at - started_at >= :took)
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_long: the newest finished runs of one step of duration
@@ -205,6 +225,15 @@ WHERE namespace = :namespace AND finished_at - started_at >= 60000000
   AND id >= :since AND id < :before AND instr(:states, state) > 0
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_of_submitter: the newest finished runs of a submitter in one state. The last condition is that of the index
+SELECT id FROM history INDEXED BY history_by_submitter
+WHERE namespace = :namespace AND json_extract(options, '$.submitted_by') = :submitter AND state = :state AND id >= :since AND id < :before
+  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND instr(options, '"submitted_by":') > 0
 ORDER BY id DESC LIMIT :limit;
 
 -- keyed: the unfinished runs of a key, which stand in its line
