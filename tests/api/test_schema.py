@@ -26,10 +26,10 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
         yield door
 
 
-# A stream does not end.
-schema = schemathesis.openapi.from_dict(msgspec.to_builtins(describe_api(ENDPOINTS))).exclude(
-    path=["/v1/events", "/v1/live"]
-)
+# A stream does not end: how it begins is checked by itself.
+STREAMS = ["/v1/events", "/v1/live"]
+DOCUMENT = msgspec.to_builtins(describe_api(ENDPOINTS))
+schema = schemathesis.openapi.from_dict(DOCUMENT).exclude(path=STREAMS)
 
 # What the formats of the schema mean: `format` is where JSON Schema leaves off.
 schemathesis.openapi.format("name", st.from_regex(r"[a-z]{1,20}", fullmatch=True))
@@ -65,6 +65,21 @@ def test_every_answer_is_a_documented_one(case: Any, open_server: Door) -> None:
     excused = answer.status_code == 422 and f"{case.method} {case.path}" in TOGETHER
     checks = [each for each in CHECKS.get_all() if not (excused and each.__name__ == "positive_data_acceptance")]
     case.validate_response(answer, headers={"Authorization": f"Bearer {token}"}, checks=checks)
+
+
+@pytest.mark.parametrize("path", STREAMS)
+def test_a_stream_begins_as_the_schema_says(path: str, open_server: Door) -> None:
+    answers = DOCUMENT["paths"][path]["get"]["responses"]
+    with open_server.client("admin").stream("GET", path) as answer:
+        assert answer.headers["content-type"].partition(";")[0] in answers[str(answer.status_code)]["content"]
+        assert answer.status_code == 200
+        open_server.client("admin").post("/v1/runs", json={"task": "encode", "args": {"video": "v"}})
+        open_server.ask(lambda store: store.number_events(1_000))
+        assert next(line for line in answer.iter_lines() if line.startswith("data:"))
+    for client in (open_server.client(), open_server.client("worker")):
+        refused = client.get(path)
+        assert refused.status_code in (401, 403)
+        assert refused.headers["content-type"] in answers[str(refused.status_code)]["content"]
 
 
 def test_only_rows_of_the_table_are_excused() -> None:

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from mainspring.client.client import Client
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import MINUTE
-from mainspring.core.model import AttemptOutcome, NewRun, Report, Worker
+from mainspring.core.model import AttemptOutcome, NewRun, Node, Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED, State
 from mainspring.operations.views import history
 from mainspring.services.chores.tally_keeper import TallyKeeper
@@ -502,6 +502,19 @@ def test_proposals_that_are_applied_lower_the_peak_to_what_they_said(private_doo
         assert moved.status_code == 200, moved.text
     assert ok(viewer.post("/v1/load:spread"))["before"]["starts"] == found["after"]["starts"]
     assert invalid(viewer.post("/v1/load:spread", json={"within": "2h"})) == ["within"]
+
+
+def test_nodes_tell_the_skew_of_their_clocks_and_what_is_wrong_with_their_loops(
+    private_door: Door, client: httpx.Client
+) -> None:
+    ill = {"planner": "has not turned for 12 s", "relay": ""}
+    private_door.ask(lambda store: store.check_in(Node("node-a", "store", SECOND, skew=-1_500_000, loops=ill)))
+    private_door.ask(lambda store: store.check_in(Node("node-b", "store", SECOND)))
+    nodes = {each["node"]: (each["skew_s"], each["loops"]) for each in ok(client.get("/v1/cluster"))["nodes"]}
+    assert nodes == {"node-a": (-1.5, ill), "node-b": (0.0, {})}
+    private_door.ask(lambda store: store.check_in(Node("node-a", "store", SECOND, skew=2_000, loops={"planner": ""})))
+    (mended, _) = sorted(ok(client.get("/v1/cluster"))["nodes"], key=lambda each: each["node"])
+    assert (mended["skew_s"], mended["loops"]) == (0.002, {"planner": ""})
 
 
 def test_versions_of_jobs_and_processes_and_settings_without_secrets(tmp_path: Path) -> None:
