@@ -13,8 +13,13 @@ const WORDS = /** @type {Record<string, [string, string]>} */ ({
 const BOUND = 10_000;
 
 /** @param {number} count */
+function said(count) {
+  return count.toLocaleString("en-GB");
+}
+
+/** @param {number} count */
 export function bounded(count) {
-  return `${count.toLocaleString("en-GB")}${count >= BOUND ? "+" : ""}`;
+  return `${said(count)}${count >= BOUND ? "+" : ""}`;
 }
 
 /** Ask before acting on all that a filter fits.
@@ -32,8 +37,7 @@ export async function askForAll(kind, action, filter, what, then) {
     act: async (reason) => {
       const ended = await begin(kind, action, filter, reason, found.matched);
       then();
-      const refused = Object.values(ended?.refused ?? {});
-      if (refused.length) throw new Error(`${ended?.done} of ${ended?.looked} done. Refused: ${refused[0]}`);
+      if (ended?.refusals) throw new Error(`${said(ended.done)} of ${said(ended.looked)} done, ${said(ended.refusals)} refused, such as: ${Object.values(ended.refused)[0]}`);
     },
     done: `${word}: done`,
   });
@@ -45,7 +49,7 @@ function commandOf(kind, action, filter, names, reason) {
   const why = reason ? ` --reason ${quoted(reason)}` : "";
   if (kind === "jobs") return `mainspring job ${action} ${names.map(quoted).join(" ")}${why}`;
   if (filter.run_ids) return `mainspring run ${action} ${filter.run_ids.map((/** @type {string} */ id) => id.slice(-8)).join(" ")}${why}`;
-  const flags = Object.entries(filter).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((each) => `--${name} ${quoted(String(each))}`));
+  const flags = Object.entries(filter).flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((each) => `--${name.replaceAll("_", "-")} ${quoted(String(each))}`));
   return `mainspring run act ${action} ${flags.join(" ")} --yes${why}`;
 }
 
@@ -53,15 +57,15 @@ function commandOf(kind, action, filter, names, reason) {
 export function Progress() {
   const now = bulk.value;
   if (!now) return null;
-  return html`<p role="status">${now.looked.toLocaleString("en-GB")} of ${bounded(now.total)} looked at, ${now.done.toLocaleString("en-GB")} done${Object.keys(now.refused).length ? `, ${Object.keys(now.refused).length} refused` : ""}</p>`;
+  return html`<p role="status">${said(now.looked)} of ${bounded(now.total)} looked at, ${said(now.done)} done${now.refusals ? `, ${said(now.refusals)} refused` : ""}</p>`;
 }
 
 /** An action that was interrupted can be continued. */
 function Interrupted() {
   const now = bulk.value;
   if (!now || isActing.value) return null;
-  const go = () => proceed().then((ended) => ended && say(`${ended.done} done`), (problem) => say(problem.message));
-  return html`<div class="banner interrupted" role="status"><span class="glyph" aria-hidden="true">↻</span><span>${WORDS[now.action][0]} of ${bounded(now.total)} ${now.kind} was interrupted after ${now.looked.toLocaleString("en-GB")}.</span>
+  const go = () => proceed().then((ended) => ended && say(`${said(ended.done)} done${ended.refusals ? `, ${said(ended.refusals)} refused` : ""}`), (problem) => say(problem.message));
+  return html`<div class="banner interrupted" role="status"><span class="glyph" aria-hidden="true">↻</span><span>${WORDS[now.action][0]} of ${bounded(now.total)} ${now.kind} was interrupted after ${said(now.looked)}.</span>
     <button class="plain" onClick=${go}>Continue</button><button class="plain" onClick=${drop}>Leave it</button></div>`;
 }
 

@@ -4,8 +4,9 @@ import { signal } from "../html.js";
 import { place } from "../router.js";
 
 /** @typedef {{ kind: "runs" | "jobs", action: string, filter: Record<string, any>, reason: string, cursor: string | null, total: number,
- *   looked: number, done: number, refused: Record<string, string>, ns: string | null }} Bulk */
+ *   looked: number, done: number, refusals: number, refused: Record<string, string>, ns: string | null }} Bulk */
 
+/** Refusals are counted; so many are kept with their reasons. */
 const MOST_REFUSALS = 50;
 
 /** The action under way, or one that a reload interrupted. */
@@ -26,7 +27,7 @@ export function look(kind, action, filter) {
 
 /** @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter @param {string} reason @param {number} total */
 export function begin(kind, action, filter, reason, total) {
-  keep({ kind, action, filter, reason, total, cursor: null, looked: 0, done: 0, refused: {}, ns: place.value.query.get("ns") });
+  keep({ kind, action, filter, reason, total, cursor: null, looked: 0, done: 0, refusals: 0, refused: {}, ns: place.value.query.get("ns") });
   return proceed();
 }
 
@@ -40,7 +41,7 @@ export async function proceed() {
       const words = { action: now.action, ...now.filter, ...(now.reason ? { reason: now.reason } : {}), ...(now.cursor ? { cursor: now.cursor } : {}) };
       const page = await send("POST", `/v1/${now.kind}:act`, words);
       const refused = Object.fromEntries(Object.entries({ ...now.refused, ...page.refused }).slice(0, MOST_REFUSALS));
-      const next = { ...now, cursor: page.next, looked: now.looked + page.matched, done: now.done + page.done, refused };
+      const next = { ...now, cursor: page.next, looked: now.looked + page.matched, done: now.done + page.done, refusals: now.refusals + Object.keys(page.refused).length, refused };
       if (page.next === null) {
         keep(null);
         return next;
