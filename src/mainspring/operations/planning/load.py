@@ -95,7 +95,8 @@ class LoadAhead:
             capacity=sum(each.concurrency for each in living if each.state == "active"),
             jobs=found.jobs,
             peak=peak if peak is not None and peak.starts else None,
-            quiet=quiet_periods([each.starts for each in items], first, width),
+            # What was not computed is not quiet.
+            quiet=[] if found.partial else quiet_periods([each.starts for each in items], first, width),
             partial=found.partial,
         )
 

@@ -29,6 +29,12 @@ const NODES = [
   { name: "Loops", cell: (/** @type {Node} */ it) => Loops(it.loops ?? {}) },
 ];
 
+/** Living nodes first, then those that died last.
+ * @param {Node[]} nodes */
+function byLife(nodes) {
+  return [...nodes].sort((one, other) => Number(other.alive) - Number(one.alive) || Date.parse(other.checked_in_at) - Date.parse(one.checked_in_at));
+}
+
 /** What is wrong with the loops of a node, if anything is.
  * @param {Record<string, string>} loops */
 function Loops(loops) {
@@ -93,7 +99,7 @@ export default function Cluster() {
         <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
           <div class="muted">${longest !== null ? `longest time without a leader: ${length(longest * 1000)}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
-        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${found.nodes} id=${(/** @type {Node} */ it) => it.node} />`}
+        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${byLife(found.nodes)} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
   }}</${Loaded}><${Running} />`;
 }

@@ -16,7 +16,7 @@ import { RUN_COLUMNS } from "./runs.js";
 
 /** @param {ErrorGroup} group @param {() => void} then */
 function retry(group, then) {
-  askForAll("runs", "retry", { error: group.error, state: ["failed"] }, `failed with ${group.type}`, then);
+  askForAll("runs", "retry", { error: group.error, state: ["failed"] }, `failed with ${group.type || group.message}`, then);
 }
 
 /** @param {{ group: ErrorGroup, then: () => void }} given */
@@ -34,8 +34,8 @@ function Story({ group }) {
   const story = useResource(`/v1/errors/${encodeURIComponent(group)}`, undefined, (news) => news.more || news.runs.size > 0);
   const runs = usePages("/v1/runs", { error: group, state: "failed", fields: "row", limit: 50 }, (news) => news.more || news.runs.size > 0);
   return html`<${Loaded} of=${story}>${(/** @type {ErrorStory} */ it) => html`
-    <${Head} title=${it.type} actions=${may("runs:control") && html`<button onClick=${() => retry(it, runs.reload)}>Retry all that failed so</button>`}>
-      <span>${it.message}</span></${Head}>
+    <${Head} title=${it.type || it.message} actions=${may("runs:control") && html`<button onClick=${() => retry(it, runs.reload)}>Retry all that failed so</button>`}>
+      ${it.type && html`<span>${it.message}</span>`}</${Head}>
     <div class="columns first"><section class="panel"><header><h2>What it affects</h2></header><div class="body"><dl class="facts">
         <dt>Runs</dt><dd>${it.count.toLocaleString("en-GB")}</dd><dt>Place</dt><dd class="mono">${it.place || "unknown"}</dd>
         <dt>First</dt><dd><${When} at=${it.first_at} /></dd><dt>Last</dt><dd><${When} at=${it.last_at} /></dd>

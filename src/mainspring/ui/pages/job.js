@@ -90,7 +90,7 @@ export default function Job({ argument }) {
   const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
   return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
-      <${Badge} state=${it.state} /><span>${it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job none="none" /></span>`}
+      <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job none="none" /></span>`}
     </${Head}>
     ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>

@@ -99,18 +99,22 @@ function Failing() {
   return html`<section class="panel"><header><h2>What failed, last 24 hours</h2><a class="muted" href=${to("/failures", { span: "24h" })}>all</a></header><div class="body"><${Loaded} of=${kinds}>${(/** @type {any} */ found) => found.items.length === 0
     ? html`<p class="muted">No run has failed for good.</p>`
     : html`<ul class="kinds">${found.items.map((/** @type {ErrorGroup} */ kind) => html`<li><span class="glyph s-failed" aria-hidden="true">${lookOf("failed").glyph}</span>
-      <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type}</strong></a> ${kind.message}<br /><span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
+      <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type || kind.message}</strong></a> ${kind.type && kind.message}<br /><span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
       <span class="act"><span class="muted"><${When} at=${kind.last_at} plain /></span>${may("runs:control") && html`<button onClick=${() => retry(kind)}>Retry</button>`}</span></li>`)}</ul>`}</${Loaded}></div></section>`;
 }
 
 /** @param {{ all: any }} given */
-function Now({ all }) {
+function Running({ all }) {
   return html`<section class="panel"><header><h2>Running now</h2><a class="muted" href=${to("/runs", { state: "running" })}>all</a></header><div class="body">
       ${all.running.length === 0 ? html`<p class="muted">Nothing runs.</p>` : html`<ul class="lines">${all.running.slice(0, FEW).map((/** @type {any} */ run) => html`<li>
-        <a href=${runHref(run)}>${run.job ?? run.task}</a><span class="muted">${run.progress !== null ? `${Math.round(run.progress * 100)} % · ` : ""}<${When} at=${run.started_at} plain /></span></li>`)}</ul>`}</div></section>
-    ${all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
+        <a href=${runHref(run)}>${run.job ?? run.task}</a><span class="muted">${run.progress !== null ? `${Math.round(run.progress * 100)} % · ` : ""}<${When} at=${run.started_at} plain /></span></li>`)}</ul>`}</div></section>`;
+}
+
+/** @param {{ all: any }} given */
+function Due({ all }) {
+  return all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
       ${all.next.length === 0 ? html`<${Empty} command='mainspring job add hello --every 30s --command "echo hello"'>Nothing is scheduled.</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
-        <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`}`;
+        <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`;
 }
 
 /** @param {any} bucket */
@@ -132,7 +136,7 @@ function Ahead() {
   const from = new Date(Math.ceil(now().getTime() / STEP_MS) * STEP_MS);
   const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), bucket: "30m" });
   return html`<section class="panel"><header><h2>Next 24 hours</h2><a class="muted" href=${to("/load")}>open</a></header><div class="body"><${Loaded} of=${load}>${(/** @type {Load} */ found) => found.peak
-    ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} ends=${["now", "in 24 h"]} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts</p>`
+    ? html`<${Columns} counts=${found.items.map((each) => each.starts)} label=${`starts in each half hour of the next day, at most ${found.peak.starts}`} ends=${["now", "in 24 h"]} /><p class="muted">peak <${When} at=${found.peak.at} />: ${found.peak.starts.toLocaleString("en-GB")} starts${found.partial && html` · <span class="s-warning">not all jobs are counted</span>`}</p>`
     : html`<${Empty}>Nothing is planned.</${Empty}>`}</${Loaded}></div></section>`;
 }
 
@@ -140,6 +144,5 @@ export default function Overview() {
   const all = useStanding();
   return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Ahead} /></div></div>
-    <div class="columns"><${Now} all=${it} /></div>`}</${Loaded}>`;
+    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /><${Running} all=${it} /></div><div class="stack"><${Outcomes} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
 }

@@ -35,7 +35,8 @@ export function Empty({ children, command }) {
   return html`<div class="empty"><p>${children}</p>${command && html`<code>${command}</code>`}</div>`;
 }
 
-/** A resource, once it is there. What was there before stays, dimmed.
+/** A resource, once it is there. What answers the question before stays, dimmed. What is only asked again, because of news, stays as it is: on a
+ * busy system the page would never be clear.
  * @param {{ of: import("../state/resource.js").Resource<any>, children: (data: any) => any }} given */
 export function Loaded({ of, children }) {
   const [slow, setSlow] = useState(false);
@@ -46,7 +47,7 @@ export function Loaded({ of, children }) {
   }, [of.loading, of.data === null]);
   const trouble = of.error && html`<${Trouble} error=${of.error} retry=${of.reload} />`;
   if (of.data === null) return trouble ?? (slow ? html`<div class="skeleton" aria-busy="true"></div>` : null);
-  return html`${trouble}<div class=${slow && of.loading ? "dim" : ""}>${children(of.data)}</div>`;
+  return html`${trouble}<div class=${slow && of.loading && !of.current ? "dim" : ""}>${children(of.data)}</div>`;
 }
 
 /** A state, as glyph and word.
