@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from mainspring import Mainspring, Retry, current_run
+from mainspring import Mainspring, Retry, current_run, every
 from mainspring.core.instants import MINUTE, SECOND
 from mainspring.core.model import Claim, KeptOptions, RunOptions
 from mainspring.errors import (
@@ -75,8 +75,31 @@ class TestTasks:
         @app.task
         def send() -> None: ...
 
-        with pytest.raises(InvalidInput, match=r"'send' names two tasks: .*_tasks\.py:\d+ and .*_tasks\.py:\d+"):
-            app.task(send.function)
+        def another() -> None: ...
+
+        with pytest.raises(
+            InvalidInput,
+            match=r"'send' names two tasks: .*_tasks\.py:\d+ and .*_tasks\.py:\d+; give one of them another name=",
+        ):
+            app.task(name="send")(another)
+
+    def test_jobs_of_one_function_name_are_refused_with_a_remedy_that_helps(self, app: Mainspring) -> None:
+        def send() -> None: ...
+
+        def other() -> None: ...
+
+        other.__name__ = "send"
+        app.job(every("1s"), name="a")(send)
+
+        with pytest.raises(InvalidInput, match=r"'send' names two tasks: .*; rename one of the functions, or put @app"):
+            app.job(every("2s"), name="b")(other)
+        with pytest.raises(
+            InvalidInput, match=r"is a task already, of .*_tasks\.py:\d+; write @app.task once, and put"
+        ):
+            app.job(every("2s"), name="b")(send)
+
+        app.job(every("2s"), name="b")(app.task(name="another")(other))
+        assert [(job.name, job.task) for job in app.declared_jobs(0)] == [("a", "send"), ("b", "another")]
 
     @pytest.mark.parametrize("name", ["command", "http", "container", "", " x", "a\nb", "x" * 201])
     def test_some_names_are_not_for_tasks(self, app: Mainspring, name: str) -> None:

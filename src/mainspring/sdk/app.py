@@ -391,9 +391,12 @@ class Mainspring:
                 self._opened_in = os.getpid()
             return self._store
 
-    def _register(self, function: Callable[..., Any], name: str | None, values: Values) -> Task[..., Any]:
+    def _register(
+        self, function: Callable[..., Any], name: str | None, values: Values, *, of_job: bool = False
+    ) -> Task[..., Any]:
         if isinstance(function, Task):
-            raise InvalidInput("task", function, "is a task already", "put @app.job above @app.task, not below it")
+            remedy = "put @app.job above @app.task, not below it; several @app.job may share one @app.task"
+            raise InvalidInput("task", function, "is a task already", remedy)
         if not callable(function):
             raise InvalidInput("task", function, "is not a function", 'write @app.task, or @app.task(name="...")')
         name = getattr(function, "__name__", "<lambda>") if name is None else check_name("name", name)
@@ -402,15 +405,14 @@ class Mainspring:
         if name in PROVIDED_TASKS:
             raise InvalidInput("name", name, "is a task that Mainspring provides", "choose another name")
         if name in self.tasks:
-            places = f"{place_of(self.tasks[name].function)} and {place_of(function)}"
-            raise InvalidInput("name", name, f"names two tasks: {places}", "give one of them another name=")
+            raise InvalidInput("name", name, *_clash(self.tasks[name].function, function, of_job=of_job))
         task = self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
         return task
 
     def _task_of_job(self, function: Callable[..., Any], values: Values) -> Task[..., Any]:
         if not isinstance(function, Task):
             execution = {word: values[word] for word in TaskWords.__annotations__ if word in values}
-            return self._register(function, None, execution)
+            return self._register(function, None, execution, of_job=True)
         for word in ("limit", "rate", "batch", "batch_wait"):
             if word in values:
                 raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
@@ -477,6 +479,17 @@ def _calling_module() -> str:
     """The module that makes an app. A file that is run as a program has its own name, as when it is imported."""
     frame = sys._getframe(2)
     return module_name(str(frame.f_globals.get("__name__", "")), frame.f_code.co_filename)
+
+
+def _clash(one: Callable[..., Any], other: Callable[..., Any], *, of_job: bool) -> tuple[str, str]:
+    """Why two tasks cannot have one name, and what to do. The `name=` of a job does not name its task."""
+    if one is other:
+        remedy = "write @app.task once, and put every @app.job above it: they share the task"
+        return f"is a task already, of {place_of(one)}", remedy
+    problem = f"names two tasks: {place_of(one)} and {place_of(other)}"
+    if of_job:
+        return problem, 'rename one of the functions, or put @app.task(name="...") below its @app.job'
+    return problem, "give one of them another name="
 
 
 def _elsewhere(**arguments: Any) -> Any:
