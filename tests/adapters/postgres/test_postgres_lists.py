@@ -15,10 +15,10 @@ from postgres_server import Servers, create_shared, drop_database, in_database
 from mainspring.core.ids import TAIL, encode_time
 from mainspring.core.instants import DAY, HOUR, Instant
 from mainspring.core.states import FINAL
-from mainspring.store import RunFilter
+from mainspring.store import MOST_COUNTED, RunFilter
 from mainspring.stores.postgres.history.days import day_of
 from mainspring.stores.postgres.history.partitions import partition_name
-from mainspring.stores.postgres.history.runs import _list_runs
+from mainspring.stores.postgres.history.runs import _COUNTS, _list_rows, _list_runs
 from mainspring.stores.postgres.server.connection import Server, connect
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
@@ -77,6 +77,20 @@ FILTERS = {
     "a submitter never in a state": RunFilter(submitted_by="busy", states=("cancelled", "skipped")),
     "a rare submitter": RunFilter(submitted_by="ann"),
 }
+
+COUNTED = {
+    "all": RunFilter(limit=MOST_COUNTED),
+    "a task": RunFilter(task="task-3", limit=MOST_COUNTED),
+    "a state": RunFilter(states=("succeeded",), limit=MOST_COUNTED),
+    "a task in a state": RunFilter(task="task-0", states=("failed",), limit=MOST_COUNTED),
+    "a task that is unknown": RunFilter(task="missing", limit=MOST_COUNTED),
+    "a tag": RunFilter(tag="popular", limit=MOST_COUNTED),
+    "a tag in a state": RunFilter(tag="popular", states=("failed",), limit=MOST_COUNTED),
+    "a rare tag": RunFilter(tag="rare", limit=MOST_COUNTED),
+    "a tag that is unknown": RunFilter(tag="missing", limit=MOST_COUNTED),
+}
+COUNTED_PAGES = 1_000
+"""To look at each of ten thousand runs would touch thirty times as many."""
 
 
 @pytest.fixture(scope="module")
@@ -166,6 +180,19 @@ async def test_a_count_touches_few_pages(watched: Watched) -> None:
         "failed": DAYS * A_DAY // 100,
     }
     assert watched.pages < PAGES
+
+
+@pytest.mark.parametrize("where", COUNTED.values(), ids=COUNTED)
+async def test_a_count_by_a_filter_touches_few_pages(watched: Watched, where: RunFilter) -> None:
+    for _ in range(7):
+        watched.pages = 0
+        rows = await _list_rows(cast(Transaction, watched), where, _COUNTS)
+    tag = where.tag and f'%"{where.tag}"%'
+    query = """SELECT count(*) FROM mainspring.history WHERE namespace = 'default' AND ($1::text IS NULL OR task = $1)
+               AND ($2::text IS NULL OR options LIKE $2) AND ($3::text[] = '{}' OR state = ANY ($3))"""
+    there = await watched._connection.fetchval(query, where.task, tag, list(where.states))
+    assert min(sum(row[0] for row in rows), where.limit) == min(there, where.limit)
+    assert watched.pages < COUNTED_PAGES
 
 
 async def test_the_oldest_run_is_found_by_what_is_shown_of_its_id(watched: Watched) -> None:

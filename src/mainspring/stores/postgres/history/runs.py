@@ -155,7 +155,8 @@ async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, st
         rows += await _list_active(tx, where, page, queries)
     if where.worker is None and (not where.states or not FINAL.isdisjoint(where.states)):
         is_special = any(each is not None for each in (where.key, where.late, where.took, where.submitted_by))
-        rows += await (_list_special if is_special else _list_finished)(tx, where, page, queries)
+        counted = await _count_finished(tx, where, page) if queries is _COUNTS and not is_special else []
+        rows += counted or await (_list_special if is_special else _list_finished)(tx, where, page, queries)
     return rows
 
 
@@ -248,13 +249,13 @@ async def _list_finished(
     if where.job is not None:
         of_job = (where.job, where.task, where.queue, where.tag, where.region)
         return await tx.fetch(queries["list_of_job"], *page, states, *of_job)
+    classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
+    if not classes:
+        return []
     if where.region not in (None, DEFAULT):
         return await tx.fetch(
             queries["list_of_region"], *page, states, where.region, where.task, where.queue, where.tag
         )
-    classes = await tx.fetch(_Q["classes"], where.namespace, where.queue, where.task, states)
-    if not classes:
-        return []
     if where.tag is not None and sum(row["runs"] for row in classes) > FEW_RUNS:
         since = await tx.fetchval(_Q["states_of_tags_since"])
         tagged = (where.tag, states, where.task, where.queue, since, where.region)
@@ -269,3 +270,16 @@ async def _list_finished(
     queues, tasks, kinds = ([row[name] for row in classes] for name in ("queue", "task", "state"))
     earliest = min(row["first_day"] for row in classes)
     return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag, where.region)
+
+
+async def _count_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
+    """How many finished runs a filter fits, where that is known without a look at the runs; otherwise nothing."""
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    if where.job is not None or where.region is not None:
+        return []
+    if where.tag is None and where.since is None and where.before is None:
+        return await tx.fetch(_Q["count_classes"], where.namespace, where.queue, where.task, states)
+    if where.tag is not None and where.task is None and where.queue is None:
+        since = await tx.fetchval(_Q["states_of_tags_since"])
+        return await tx.fetch(_Q["count_tagged"], *page, where.tag, states, since)
+    return []

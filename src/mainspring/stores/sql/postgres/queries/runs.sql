@@ -220,6 +220,10 @@ SELECT queue, task, state, sum(count)::bigint AS runs, min(day) AS first_day FRO
 WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[])
 GROUP BY 1, 2, 3;
 
+-- count_classes: how many finished runs a filter by class fits, as they were counted
+SELECT coalesce(sum(count), 0)::bigint FROM mainspring.tallies
+WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[]);
+
 -- list_classes: finished runs of some classes, newest first: the newest of each, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
@@ -369,6 +373,22 @@ FROM (
        AND ($10::text IS NULL OR h.region = $10) OFFSET 0) AS run
    LIMIT $4)) AS found
 ORDER BY id DESC LIMIT $4;
+
+-- count_tagged: how many finished runs with a tag are in some states, each counted up to a bound: by the tags alone, except for those without a
+-- state
+SELECT count(*) FROM (
+  SELECT 1 FROM unnest($6::text[]) AS class (state)
+  CROSS JOIN LATERAL (
+    SELECT t.id FROM mainspring.history_tags AS t
+    WHERE t.namespace = $1 AND t.tag = $5::text || chr(31) || class.state AND t.id >= coalesce($2::text, '')
+      AND t.id < coalesce($3::text, '~') AND t.finished_at >= $7
+    LIMIT $4) AS newest
+  UNION ALL
+  (SELECT 1 FROM mainspring.history_tags AS t
+   JOIN mainspring.history AS h ON h.id = t.id AND h.finished_at = t.finished_at
+   WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') AND t.finished_at < $7
+     AND h.state = ANY ($6)
+   LIMIT $4)) AS counted;
 
 -- states_of_tags_since: from which instant on tags are kept with the states of their runs
 SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';
