@@ -32,9 +32,9 @@ class Servers(NamedTuple):
         """The URL of a database."""
         return f"{self.postgres}/{name}"
 
-    def execute(self, *statements: str) -> None:
-        """Statements to the server, each by itself."""
-        with psycopg.connect(self.database("postgres"), autocommit=True) as connection:
+    def execute(self, *statements: str, name: str = "postgres") -> None:
+        """Statements to a database of the server, each by itself."""
+        with psycopg.connect(self.database(name), autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement)
 
