@@ -129,7 +129,7 @@ async def crowd_of(tasks: Any = None, **settings: Any) -> AsyncIterator[Crowd]:
         registry.close()
 
 
-async def until(condition: Callable[[], object], seconds: float = 10.0) -> None:
+async def until(condition: Callable[[], object], seconds: float = 30.0) -> None:
     """Wait, not for ever, until something holds."""
     async with asyncio.timeout(seconds):
         while True:

@@ -38,7 +38,7 @@ def make_app(tmp_path: Path, **settings: Any) -> tuple[Mainspring, list[dict[str
 async def runs_of(app: Mainspring, count: int, states: Collection[str] = get_args(State)) -> list[Any]:
     """All runs, once there are this many and all are in one of these states."""
     store = await app.open()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(30):
         while True:
             runs = await store.list_runs(RunFilter())
             if len(runs) >= count and all(run.state in states for run in runs):

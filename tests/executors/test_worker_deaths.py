@@ -115,13 +115,13 @@ async def test_a_worker_that_is_killed_leaves_no_process_and_its_run_is_done_aga
         await until(lambda: pids_in(file, 2))
         worker.kill()
         await worker.wait()
-    await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)], 5)
+    await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)])
     async with up(tmp_path):
         await until(lambda: has_ended(app, run.id))
     ended = await stored_run(app, run.id)
     assert (ended.state, ended.losses) == ("succeeded", 1)
     assert int(ended.result or "0") > 1
-    await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)], 5)
+    await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)])
 
 
 async def test_past_its_deadline_the_whole_family_is_dead_when_that_is_recorded(

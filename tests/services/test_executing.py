@@ -78,11 +78,11 @@ def is_alive(pid: int) -> bool:
 
 class TestFunctions:
     async def test_an_async_function_runs_on_the_users_loop(self, live: SqliteStore) -> None:
-        result = await (await chores.wheres["async"].submit()).result(5)
+        result = await (await chores.wheres["async"].submit()).result(30)
         assert result == [os.getpid(), threading.current_thread().name]
 
     async def test_a_sync_function_runs_in_a_thread(self, live: SqliteStore) -> None:
-        pid, thread = await (await chores.wheres["thread"].submit()).result(5)
+        pid, thread = await (await chores.wheres["thread"].submit()).result(30)
         assert pid == os.getpid()
         assert str(thread).startswith("mainspring-task")
 
@@ -121,7 +121,7 @@ class TestFunctions:
         run = await ended(await chores.misbehaving[kind].options(retry=chores.ONCE).submit(how))
         assert (run.state, run.reason) == ("failed", f"{reason}; it has no retries")
         assert len(error_of(run)["traceback"]) < 20_000
-        assert await (await chores.wheres["async"].submit()).result(5)
+        assert await (await chores.wheres["async"].submit()).result(30)
 
     @pytest.mark.parametrize("kind", ["async", "thread"])
     async def test_an_interrupted_function_leaves_the_loop_alone(self, live: SqliteStore, kind: str) -> None:
@@ -357,7 +357,7 @@ class TestCommands:
 class TestOthers:
     async def test_a_task_that_this_worker_does_not_know_stays_pending(self, live: SqliteStore) -> None:
         unknown = await chores.app.submit("of another program")
-        await (await chores.wheres["async"].submit()).result(5)
+        await (await chores.wheres["async"].submit()).result(30)
         run = await row_of(unknown)
         assert (run.state, run.token, run.attempt) == ("pending", 0, 0)
 

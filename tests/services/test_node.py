@@ -234,7 +234,7 @@ class TestStopping:
                         line.hold_request(method, 1_000)
                 stopping = asyncio.create_task(node.stop(2.0))
                 await let_pass(clock, STEPS_S * SECOND)
-                async with asyncio.timeout(5):
+                async with asyncio.timeout(20):
                     await stopping
         assert all(task.done() for task in node.supervisor.tasks)
 

@@ -80,7 +80,7 @@ class TestWork:
             tries += 1
             await tx.run(add, first, first)
             if tries <= 2:
-                await asyncio.wait_for(met.wait(), 5)
+                await asyncio.wait_for(met.wait(), 20)
             await tx.run(add, second, first)
 
         await asyncio.gather(
@@ -109,12 +109,12 @@ class TestWork:
             await tx.fetchval("SELECT pg_sleep(60)")
 
         task = asyncio.create_task(database.write(hold))
-        await asyncio.wait_for(holding.wait(), 5)
+        await asyncio.wait_for(holding.wait(), 20)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
         change = "UPDATE mainspring.facts SET value = '3' WHERE name = 'a'"
-        assert await asyncio.wait_for(database.write(lambda tx: tx.run(change)), 5) == 1
+        assert await asyncio.wait_for(database.write(lambda tx: tx.run(change)), 20) == 1
 
     async def test_with_a_value_that_cannot_be_stored_says_so(self, database: Database) -> None:
         for value in ("nul \0", "lone \ud800"):

@@ -285,7 +285,7 @@ class TestHints:
 
         ours.on_change(notice)
         await theirs.submit([new_run()])
-        await asyncio.wait_for(noticed.wait(), 5)
+        await asyncio.wait_for(noticed.wait(), 20)
         await ours.close()
         await theirs.close()
 
@@ -297,7 +297,7 @@ class TestHints:
 
         store.on_change(fail)
         for _ in range(3):
-            await asyncio.wait_for(store.submit([new_run(), new_run()]), 5)
+            await asyncio.wait_for(store.submit([new_run(), new_run()]), 20)
         assert len(await store.list_runs(RunFilter())) == 6
         await store.close()
 
