@@ -25,6 +25,7 @@ _names = msgspec.json.Decoder(list[str]).decode
 MOST_NAMED = 20
 """Jobs and calendars that a refusal names."""
 Row = Sequence[Any]
+_TRIGGER, _POLICY, _OPTIONS = map(Job.__struct_fields__.index, ("trigger", "policy", "options"))
 
 
 # Thousands of jobs share a handful of policies: decoding each text once makes a planner's load several times faster.
@@ -46,9 +47,9 @@ def to_json(value: object) -> str:
 def read_job(row: Row) -> Job:
     """A row as the queries of `jobs.sql` select it: in the order of Job's fields."""
     values = list(row)
-    values[3] = _triggers.decode(row[3])
-    values[11] = _policy(row[11])
-    values[12] = _run_options(row[12])
+    values[_TRIGGER] = _triggers.decode(row[_TRIGGER])
+    values[_POLICY] = _policy(row[_POLICY])
+    values[_OPTIONS] = _run_options(row[_OPTIONS])
     return Job(*values)
 
 

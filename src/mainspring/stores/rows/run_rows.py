@@ -12,7 +12,7 @@ from mainspring.core.answers import DELAYS, Change, Delay, RunFilter
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.model import Event, KeptOptions, NewRun, Run
 from mainspring.core.states import RUNNING, UNFINISHED, State
-from mainspring.errors import Conflict
+from mainspring.errors import Conflict, NotFound
 
 IDEMPOTENCY_KEPT: Duration = 7 * DAY
 SUBMIT = "run.submit"
@@ -33,6 +33,19 @@ RUN_FIELDS = (
 def run_of(row: Sequence[object]) -> Run:
     """A run from a row with these fields."""
     return msgspec.convert(dict(zip(RUN_FIELDS, row, strict=True)), Run)
+
+
+def run_in(namespace: str, run_id: str, row: Sequence[object] | None) -> Run:
+    """The run of a row; NotFound if there is no row, or if it is of another namespace."""
+    run = None if row is None else run_of(row)
+    if run is None or run.namespace != namespace:
+        raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+    return run
+
+
+def ended_already(run: Run) -> Conflict:
+    """The error of cancelling a run that has ended."""
+    return Conflict(f"run {run.id} has ended already ({run.state}): there is nothing to cancel")
 
 
 shared_values = attrgetter(

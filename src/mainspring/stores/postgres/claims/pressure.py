@@ -31,7 +31,7 @@ class Pressure:
     async def backlog(self, limit: int) -> list[Backlog]:
         rows, replication = await self._db.read(lambda tx: _look(tx, limit))
         self._standbys, self._lag = replication
-        return [Backlog(*row) for row in rows if row[4]]
+        return [each for each in (Backlog(*row) for row in rows) if each.count]
 
     async def shed(self, namespace: str, reason: str, limit: int) -> int:
         async def work(tx: Transaction) -> int:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
-from mainspring.errors import Conflict
 from mainspring.store import Audit, Change, Reply, Reserved
 from mainspring.stores.postgres.history.trail import audited, note
 from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.replies import reservation
 from mainspring.stores.sql import load_migrations, load_queries
 
 _Q = load_queries("postgres", "api")
@@ -27,17 +27,10 @@ class Api:
         async def work(tx: Transaction) -> Reserved:
             await tx.fetchval(_Q["lock_reply"], scope, key)
             row = await tx.fetchrow(_Q["find_reply"], scope, key, tx.now)
-            if row is not None:
-                seen, since, held_until, status, body = row
-                if seen != fingerprint:
-                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
-                if status is not None:
-                    return Reserved(since, Reply(status, body))
-                if held_until > tx.now:
-                    return Reserved(since, busy=True)
-            since = tx.now if row is None else row[1]
-            await tx.run(_Q["reserve"], scope, key, fingerprint, since, tx.now + hold, tx.now + keep)
-            return Reserved(since)
+            found = reservation(row, key, fingerprint, tx.now)
+            if found.reply is None and not found.busy:
+                await tx.run(_Q["reserve"], scope, key, fingerprint, found.since, tx.now + hold, tx.now + keep)
+            return found
 
         return await self._db.write(work, durable=False)
 

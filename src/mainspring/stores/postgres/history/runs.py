@@ -10,7 +10,7 @@ from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
 from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, RUNNING, State
-from mainspring.errors import Conflict, NotFound
+from mainspring.errors import NotFound
 from mainspring.store import MOST_COUNTED, Audit, RunFilter
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
@@ -19,7 +19,15 @@ from mainspring.stores.postgres.server.database import Database, Record, Transac
 from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
-from mainspring.stores.rows.run_rows import FEW_RUNNING, counts_only, delay_steps, run_of, unfinished_states
+from mainspring.stores.rows.run_rows import (
+    FEW_RUNNING,
+    counts_only,
+    delay_steps,
+    ended_already,
+    run_in,
+    run_of,
+    unfinished_states,
+)
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -54,10 +62,7 @@ class Runs:
         return await join(self._db, connection, lambda tx: submit(tx, runs))
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
-        row = await self._db.read(lambda tx: _find(tx, run_id))
-        if row is None or row[1] != namespace:
-            raise _unknown(run_id)
-        return run_of(row)
+        return run_in(namespace, run_id, await self._db.read(lambda tx: _find(tx, run_id)))
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
         async def work(tx: Transaction) -> list[str]:
@@ -114,13 +119,10 @@ class Runs:
         self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
     ) -> State:
         async def work(tx: Transaction) -> State:
-            row = await _find(tx, run_id)
-            if row is None or row[1] != namespace:
-                raise _unknown(run_id)
+            run_in(namespace, run_id, await _find(tx, run_id))
             state = await cancel_run(tx, run_id, reason)
-            if state is None:
-                ended = await _find(tx, run_id) or row
-                raise Conflict(f"run {run_id} has ended already ({ended[6]}): there is nothing to cancel")
+            if state is None:  # It may have ended since it was read.
+                raise ended_already(run_in(namespace, run_id, await _find(tx, run_id)))
             return state
 
         return await self._db.schedule(lambda: self._db.write(audited(work, audit)))
@@ -135,10 +137,6 @@ class Runs:
 
 async def _find(tx: Transaction, run_id: str) -> Record | None:
     return await tx.fetchrow(_Q["get"], run_id, not_before([run_id], tx.now))
-
-
-def _unknown(run_id: str) -> NotFound:
-    return NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
 
 
 async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:

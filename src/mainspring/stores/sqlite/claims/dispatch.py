@@ -45,7 +45,11 @@ class Dispatching:
             lists = [_encode(list(names)).decode() for names in (worker.tasks, queues, worker.regions)]
             ids = _encode([run_id for run_id, _ in runs]).decode()
             rows = tx.execute(_Q["delivered"], (ids, worker.namespace, tx.now, *lists)).fetchall()
-            found = sorted((place[row[0], row[1]], row[4], row[5]) for row in rows if (row[0], row[1]) in place)
+            found = sorted(
+                (place[run_id, token], seq, special)
+                for run_id, token, _priority, _due_at, seq, special in rows
+                if (run_id, token) in place
+            )
             chosen, _ = look_closer(tx, found, len(found), first=True)
             return take(tx, worker, chosen, tx.now + ttl) if chosen else []
 

@@ -21,7 +21,7 @@ class Pressure:
 
     async def backlog(self, limit: int) -> list[Backlog]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["backlog"], (tx.now, limit)).fetchall())
-        return [Backlog(*row) for row in rows if row[4]]
+        return [each for each in (Backlog(*row) for row in rows) if each.count]
 
     async def shed(self, namespace: str, reason: str, limit: int) -> int:
         def work(tx: Transaction) -> int:

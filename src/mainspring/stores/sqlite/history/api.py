@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
-from mainspring.errors import Conflict
 from mainspring.store import Audit, Change, Reply, Reserved
+from mainspring.stores.rows.replies import reservation
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.connection import schema_status
 from mainspring.stores.sqlite.file.database import Database
@@ -27,17 +27,10 @@ class Api:
     ) -> Reserved:
         def work(tx: Transaction) -> Reserved:
             row = tx.execute(_Q["find_reply"], (scope, key, tx.now)).fetchone()
-            if row is not None:
-                seen, since, held_until, status, body = row
-                if seen != fingerprint:
-                    raise Conflict(f"idempotency key {key!r} was used for another request: use a new key")
-                if status is not None:
-                    return Reserved(since, Reply(status, body))
-                if held_until > tx.now:
-                    return Reserved(since, busy=True)
-            since = tx.now if row is None else row[1]
-            tx.execute(_Q["reserve"], (scope, key, fingerprint, since, tx.now + hold, tx.now + keep))
-            return Reserved(since)
+            found = reservation(row, key, fingerprint, tx.now)
+            if found.reply is None and not found.busy:
+                tx.execute(_Q["reserve"], (scope, key, fingerprint, found.since, tx.now + hold, tx.now + keep))
+            return found
 
         return await self._db.write(work, promised=False, quick=True)
 

@@ -11,16 +11,18 @@ from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
 from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
 from mainspring.core.states import FINAL, State
-from mainspring.errors import Conflict, NotFound
+from mainspring.errors import NotFound
 from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
     FEW_RUNNING,
     IDEMPOTENCY_KEPT,
     delay_steps,
+    ended_already,
     fingerprint,
     ids_only,
     noted,
     other_request,
+    run_in,
     run_of,
     unfinished_states,
 )
@@ -72,9 +74,7 @@ class Runs:
 
     async def get_run(self, namespace: str, run_id: str) -> Run:
         row = await self._db.read(lambda tx: tx.execute(_Q["get"], (run_id,)).fetchone())
-        if row is None or row[1] != namespace:
-            raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
-        return run_of(row)
+        return run_in(namespace, run_id, row)
 
     async def find_runs(self, namespace: str, prefix: str, limit: int = 2) -> list[str]:
         def work(tx: Transaction) -> list[str]:
@@ -135,12 +135,10 @@ class Runs:
         self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None
     ) -> State:
         def work(tx: Transaction) -> State:
-            row = tx.execute(_Q["get"], (run_id,)).fetchone()
-            if row is None or row[1] != namespace:
-                raise NotFound(f"there is no run {run_id}: `mainspring run list` shows those that are kept")
+            run = run_in(namespace, run_id, tx.execute(_Q["get"], (run_id,)).fetchone())
             state = cancel_run(tx, run_id, reason)
             if state is None:
-                raise Conflict(f"run {run_id} has ended already ({row[6]}): there is nothing to cancel")
+                raise ended_already(run)
             return state
 
         return await self._db.write(audited(work, audit))
@@ -177,17 +175,20 @@ def _recall(tx: Transaction, run: NewRun) -> str | None:
     row = tx.execute(_Q["recall"], (run.namespace, run.idempotency_key, tx.now)).fetchone()
     if row is None:
         return None
-    if row[0] != fingerprint(run):
-        raise other_request(run, row[1])
-    return str(row[1])
+    known, answer = row
+    if known != fingerprint(run):
+        raise other_request(run, answer)
+    return str(answer)
 
 
 def _join_waiting(tx: Transaction, run: NewRun, fresh: Sequence[NewRun]) -> str | None:
     """The id of the run that waits under this unique key: in the store, or about to be stored."""
     row = tx.execute(_Q["recall_waiting"], (run.namespace, run.idempotency_key)).fetchone()
-    if row is None or row[1] == run.id:
+    if row is None:
         return None
     known, answer, waits = row
+    if answer == run.id:
+        return None
     if not waits and all(answer != each.id for each in fresh):
         return None
     if known != fingerprint(run):
