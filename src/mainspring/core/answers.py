@@ -1,4 +1,4 @@
-"""What a store answers with, and what it is asked by."""
+"""Values that stores return, and the filters that they take."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class ServerFacts(msgspec.Struct, frozen=True):
     version: str = ""
     """Product and version, such as `RabbitMQ 3.10.8`."""
     now: Instant | None = None
-    """Its clock, where its protocol tells the time."""
+    """The server's clock, if its protocol reports it."""
 
 
 class Renewal(msgspec.Struct, frozen=True):
-    """The answer to a heartbeat: which claims still stand, which of them should be cancelled, and whether
-    the worker should end."""
+    """The answer to a heartbeat: which claims are still held, which runs should be cancelled, and whether the worker
+    should end."""
 
     held: frozenset[tuple[str, int]]
     cancels: Mapping[str, str]
@@ -38,9 +38,9 @@ class Fired(msgspec.Struct, frozen=True):
 
     job_id: str
     applied: bool
-    """False: the job had changed or fired meanwhile; nothing of this plan was written."""
+    """Whether the plan was written. If not, the job had changed or fired meanwhile."""
     job: Job | None
-    """The job as it is now, to plan on with; None when it no longer exists or is paused."""
+    """The job as stored now, for the next plan; None if it no longer exists or is paused."""
     runs: int = 0
 
 
@@ -51,9 +51,9 @@ class Reaped(msgspec.Struct, frozen=True):
     expired: int
     dead_workers: tuple[str, ...]
     idle: bool = False
-    """Whether nothing runs, waits at a gate, or has to begin by some instant. A store need not say so."""
+    """Whether nothing runs, waits at a gate, or must begin by some instant. A store may leave it False."""
     moved: int = 0
-    """Runs that went to another region."""
+    """How many runs moved to another region."""
 
 
 Delay = Literal["1m", "10m", "1h", "1d"]
@@ -74,14 +74,14 @@ class RunFilter(msgspec.Struct, frozen=True):
     limit: int = 50
     queue: str | None = None
     worker: str | None = None
-    """The worker that holds the run now: only running ones have one. A finished run's workers are in its attempts."""
+    """The worker that holds the run; only running runs have one. A finished run's workers are in its attempts."""
     since: str | None = None
     """The smallest id: `core.ids.encode_time` of an instant."""
     region: str | None = None
-    """Where the run waits, runs or ran: that to which it moved, if it did."""
+    """The region in which the run waits, runs or ran; after a move, the new one."""
     key: str | None = None
     late: Delay | None = None
-    """Its last attempt began at least this long after it was due."""
+    """The last attempt began at least this long after it was due."""
     took: Delay | None = None
     """The run has ended, and its last attempt took at least this long."""
     submitted_by: str | None = None
@@ -95,27 +95,28 @@ class Saved(msgspec.Struct, frozen=True):
     updated: tuple[str, ...] = ()
     unchanged: tuple[str, ...] = ()
     undeclared: tuple[str, ...] = ()
-    """Stored by this code earlier, and not touched."""
+    """Jobs that this code declared earlier and no longer does; they were not changed."""
     resumed: tuple[str, ...] = ()
     """Declared jobs that had been paused because they were not declared."""
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """An answer that was given."""
+    """A stored response."""
 
     status: int
     body: str
 
 
 class Reserved(msgspec.Struct, frozen=True):
-    """What is known of a key."""
+    """What is stored of an idempotency key."""
 
     since: Instant
-    """When it was first seen."""
+    """When the key was first seen."""
     reply: Reply | None = None
-    """The answer, if there is one."""
+    """The response, if there is one."""
     busy: bool = False
-    """Whether another caller computes the answer now; if not, and there is no answer, this caller must give it."""
+    """Whether another caller computes the response now. If not, and there is no response, this caller must compute
+    it."""
 
 
 class Change(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,19 +145,19 @@ class Backlog(msgspec.Struct, frozen=True):
 
 
 class Connections(msgspec.Struct, frozen=True):
-    """Connections of a process to its store: how many there may be, and how many of them are what."""
+    """The connection pool of a process: its size, and how many connections are in which state."""
 
     size: int = 0
     in_use: int = 0
     idle: int = 0
     waiters: int = 0
-    """Callers that wait for one."""
+    """Callers that wait for a connection."""
     leaks: int = 0
-    """How often one was found to be in use for too long."""
+    """How often a connection was found to be in use for too long."""
 
 
 class Strain(msgspec.Struct, frozen=True):
-    """What a process knows of its own troubles with the store, since it opened it."""
+    """Waits, failures and pool use of this process's calls to the store, since it was opened."""
 
     waits: int = 0
     waited_s: float = 0.0
@@ -165,11 +166,11 @@ class Strain(msgspec.Struct, frozen=True):
     """How far the host's clock is ahead of the store's."""
     pool: Connections = Connections()
     standbys: int = 0
-    """Servers that follow the store's, as it said when the backlog was last read."""
+    """Standby servers, as reported when the backlog was last read."""
     lag: Duration = 0
-    """How far the furthest behind of them is."""
+    """The lag of the standby that is furthest behind."""
     troubles: Mapping[str, str] = {}
-    """What of the store's own threads does not run although it should, by name."""
+    """Threads of the store that should run and do not, by name, with the reason."""
 
 
 class PausedQueue(msgspec.Struct, frozen=True):
@@ -190,7 +191,7 @@ class GateRow(msgspec.Struct, frozen=True):
 
 
 class LineRow(msgspec.Struct, frozen=True):
-    """A line of runs that go one after the other: how many stand in it, and which is first."""
+    """A line of runs that execute one after the other: its length, and its first run."""
 
     name: str
     capacity: int
@@ -199,7 +200,7 @@ class LineRow(msgspec.Struct, frozen=True):
 
 
 class SeenFailure(msgspec.Struct, frozen=True):
-    """A failure that ended a run, with the kind that it is of."""
+    """A failure that ended a run, with its error group."""
 
     run_id: str
     namespace: str

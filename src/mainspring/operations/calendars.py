@@ -24,12 +24,12 @@ class Calendars:
         self._context = context
 
     async def list(self) -> Sequence[records.Calendar]:
-        """All, in order of name."""
+        """All calendars, in order of name."""
         found = await (await self._context.open()).list_calendars(self._context.namespace)
         return [calendar_record(found[name]) for name in sorted(found)]
 
     async def get(self, name: str) -> records.Calendar:
-        """One of them; NotFound if there is none."""
+        """One calendar; NotFound if there is none of that name."""
         return calendar_record((await self._with(name))[name])
 
     async def _with(self, name: str) -> dict[str, Calendar]:
@@ -67,7 +67,7 @@ class Calendars:
         return record
 
     async def remove(self, name: str, reason: str = "") -> None:
-        """Forget a calendar. Conflict, with the names, while jobs or other calendars refer to it."""
+        """Delete a calendar. Conflict, with the names, while jobs or other calendars refer to it."""
         before = calendar_record((await self._with(name))[name])
         said = {"reason": reason} if reason else None
         audit: Audit[None] | None = self._context.audit("calendar.delete", f"calendar:{name}", before, lambda _: said)

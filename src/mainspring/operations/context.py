@@ -35,11 +35,11 @@ class RegisteredTask(Protocol):
 
     @property
     def defaults(self) -> Defaults:
-        """How its runs are executed where their options do not say it."""
+        """How runs of the task are executed, unless their options say otherwise."""
 
     @property
     def signature(self) -> Signature:
-        """Which arguments it takes."""
+        """The arguments that the task takes."""
 
 
 class NamedTask(RegisteredTask, Protocol):
@@ -47,14 +47,14 @@ class NamedTask(RegisteredTask, Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the task."""
 
 
 class Waiting(Protocol):
     """One look at the store serves everything in the program that waits for the end of a run."""
 
     async def until_ended(self, run_id: str) -> Run:
-        """The run, once it has ended."""
+        """Wait for the end of a run, and return it."""
 
 
 class Host(Protocol):
@@ -62,34 +62,34 @@ class Host(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name: the app that new jobs belong to."""
+        """The name of the program: new jobs belong to the app of this name."""
 
     @property
     def job_origin(self) -> Origin:
-        """How jobs that it adds came about."""
+        """The origin of jobs that the program adds."""
 
     @property
     def settings(self) -> Settings:
-        """Its settings."""
+        """The settings of the program."""
 
     @property
     def clock(self) -> Clock:
-        """Its clock."""
+        """The clock of the program."""
 
     @property
     def tasks(self) -> Mapping[str, RegisteredTask]:
-        """The tasks that it registers, by name."""
+        """The registered tasks by name."""
 
     @property
     def known_tasks(self) -> AnnouncedTasks:
-        """What workers announced of other tasks."""
+        """The announcements of tasks of other programs."""
 
     @property
     def waiting(self) -> Waiting:
-        """How to wait for the end of a run."""
+        """Waits for the ends of runs."""
 
     async def open(self) -> Store:
-        """Its store, opened on first use."""
+        """The store, opened on first use."""
 
     def new_ids(self, count: int) -> list[str]:
         """Ids for new runs and jobs, in order."""
@@ -103,7 +103,7 @@ class Actor(NamedTuple):
 
 
 class Follower(Protocol):
-    """How an operation that follows something waits for more of it."""
+    """Waits for more of what an operation follows."""
 
     def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
         """Events from a position on, without end."""
@@ -113,7 +113,7 @@ class Follower(Protocol):
 
 
 class Polling:
-    """Follows by looking at the store again and again."""
+    """Follows by polling the store."""
 
     async def events(self, store: Store, position: int) -> AsyncIterator[EventBatch]:
         """See `Follower`."""

@@ -345,7 +345,7 @@ class Runs:
 
 
 def rerun_id(run: Run) -> str:
-    """Derived from the failed run, so that it cannot be run again twice."""
+    """An id derived from the failed run, so that the same run cannot be run again twice."""
     number = int.from_bytes(blake2b(f"rerun\0{run.id}".encode(), digest_size=10).digest(), "big")
     return encode_time(run.finished_at or run.created_at) + encode_bits(number, 16)
 
@@ -377,7 +377,7 @@ def still_running(run: records.Run, timeout: Length) -> WaitTimeout:
 
 
 def result_of(run: records.Run) -> Any:
-    """What a run that has ended returned; RunFailed if it did not succeed."""
+    """The result of a run that has ended; RunFailed if it did not succeed."""
     if run.state != SUCCEEDED:
         raise RunFailed(run.run_id, run.state, run.reason)
     return run.result

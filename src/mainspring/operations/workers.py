@@ -31,12 +31,12 @@ class Workers:
         self._context = context
 
     async def list(self) -> Sequence[records.Worker]:
-        """All that were heard of lately, each with the state that it is really in."""
+        """The workers with a recent heartbeat, each with its actual state."""
         crowd = await self._look()
         return [worker_record(worker, crowd.state_of(worker)) for worker in crowd.workers]
 
     async def get(self, worker_id: str) -> records.Worker:
-        """A worker, with the state that it is really in."""
+        """A worker with its actual state."""
         crowd = await self._look()
         worker = _find(crowd, worker_id)
         return worker_record(worker, crowd.state_of(worker))

@@ -1,4 +1,4 @@
-"""Mainspring, the app: what users hold. It declares tasks and jobs, submits runs, and looks after them."""
+"""The app, which users hold: it declares tasks and jobs, submits runs, and manages them."""
 
 # A function that returns a coroutine is a function too, so overloads for the two always overlap.
 # mypy: disable-error-code="overload-overlap"
@@ -76,7 +76,7 @@ AnyLeaderHook = TypeVar("AnyLeaderHook", bound=LeaderHook)
 
 
 class _Declaration(NamedTuple):
-    """A job as its author wrote it."""
+    """A job as its author declared it."""
 
     name: str
     task: Task[..., Any]
@@ -127,21 +127,21 @@ class Mainspring:
 
     @property
     def settings(self) -> Settings:
-        """What holds for this app, read on first use: flags, environment, code, `mainspring.toml`, defaults."""
+        """The settings of this app, read on first use: flags, environment, code, `mainspring.toml`, defaults."""
         if self._settings is None:
             self._settings = load_settings(self._code, self._flags, environment(), FILE)
         return self._settings
 
     def configure(self, **flags: object) -> None:
-        """Overrule settings, as flags of a command do. Conflict once the store is open."""
+        """Override settings, as flags of a command do. Conflict once the store is open."""
         if self._store is not None:
             raise Conflict("the store of this app is open already: configure the app before it is used")
         self._flags |= flags
         self._settings = None
 
     def forget(self, *names: str) -> None:
-        """Go on without these settings, as if no source had named them: a program that does not need a secret had
-        better not hold it."""
+        """Delete these settings from memory, as if no source had named them, so that a program does not hold a secret
+        that it does not need."""
         defaults = Settings()
         values = {name: getattr(defaults, name) for name in names}
         self._settings = msgspec.structs.replace(self.settings, **values)
@@ -203,7 +203,7 @@ class Mainspring:
         return declare
 
     def calendar(self, calendar: Calendar) -> Calendar:
-        """Declare a calendar, to be stored by `sync_jobs`. Those that its rules name come first."""
+        """Declare a calendar, to be stored by `sync_jobs`. Calendars that its rules name must be declared before it."""
         calendar = settled(calendar)
         check_calendar(calendar, self.calendars)
         if self.calendars.setdefault(calendar.name, calendar) != calendar:
@@ -348,7 +348,7 @@ class Mainspring:
         return await asyncio.to_thread(self._open_once) if store is None else store
 
     async def close(self) -> None:
-        """Let go of the store. The app can be used again: it is opened anew."""
+        """Close the store. The app can be used again: the store is then opened anew."""
         await self._locks.close()
         with self._lock:
             store, self._store = self._store, None
@@ -365,7 +365,7 @@ class Mainspring:
         await self.close()
 
     def borrow(self, store: Store, clock: Clock) -> Callable[[], None]:
-        """Use another store and clock until the answer is called: for tests in virtual time."""
+        """Use another store and clock until the returned function is called: for tests in virtual time."""
         before = (self._store, self.clock, self._ids, self._opened_in)
 
         def restore() -> None:
@@ -375,12 +375,12 @@ class Mainspring:
         return restore
 
     def new_id(self) -> str:
-        """An id for a new run or job. From any thread."""
+        """An id for a new run or job. Callable from any thread."""
         with self._lock:
             return self._ids.new()
 
     def new_ids(self, count: int) -> list[str]:
-        """Ids for new runs, in order. From any thread."""
+        """Ids for new runs, in order. Callable from any thread."""
         with self._lock:
             return self._ids.batch(count)
 
@@ -419,7 +419,8 @@ class Mainspring:
         return self._find_task(function)
 
     async def _learn_task(self, task: Task[..., Any] | str, said: Collection[str]) -> Task[..., Any]:
-        """A task, by itself or by name. Of one that another program registers, what its workers announced holds."""
+        """A task, given by itself or by name. For a task of another program, the options that its workers announced
+        apply."""
         if isinstance(task, Task) or task in self.tasks or task in PROVIDED_TASKS:
             return self._find_task(task)
         store, namespace = await self.open(), self.settings.namespace

@@ -41,7 +41,7 @@ _LARGEST_SHIFT = 2 * HOUR
 
 
 class PlannedFiring(msgspec.Struct, frozen=True):
-    """One row, or one row for a stretch of missed instants, of the ledger to be."""
+    """One row of the ledger that is to be written, or one row for a stretch of missed instants."""
 
     fire_at: Instant
     outcome: FiringOutcome
@@ -52,7 +52,7 @@ class PlannedFiring(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What the store should write for one job, provided that it is still as it was planned from."""
+    """What the store should write for one job, if the job has not changed since."""
 
     job: Job
     firings: tuple[PlannedFiring, ...]
@@ -160,10 +160,8 @@ def _may_move_between(instant: Instant, low: Instant, high: Instant) -> bool:
 
 
 def _moved(job: Job, instant: Instant, calendars: Calendars, hopeless: set[time]) -> tuple[Instant | None, Instant]:
-    """Where an instant moves to, and from where to look on.
-
-    That a time of day is not allowed in two years takes long to find out: `hopeless` remembers it.
-    """
+    """Where an instant moves to, and from where to search on. Finding that a time of day is excluded for two years
+    takes long: `hopeless` remembers it."""
     names = job.policy.calendars
     until = excluded_until(names, instant, calendars)
     if until is None:
@@ -178,7 +176,7 @@ def _moved(job: Job, instant: Instant, calendars: Calendars, hopeless: set[time]
 
 
 def plan(job: Job, now: Instant, calendars: Calendars, bounds: Bounds = UNBOUNDED) -> Plan:
-    """What to do about a job whose next fire time has come. What is due beyond the bounds stays due."""
+    """Decide about a job whose next fire time has come. What exceeds the bounds stays due."""
     if job.next_fire_at is None or job.next_fire_at > now:
         return Plan(job, (), job.next_fire_at)
     if isinstance(job.trigger, AfterTrigger):
@@ -219,8 +217,8 @@ def as_of(ahead: Plan, now: Instant) -> Plan | None:
 
 
 def may_precede(ahead: Plan) -> bool:
-    """Whether a plan that was made before its instant may also be written before it: its runs wait there until they are
-    due. Not so where it depends on what has ended by then, or where others would have to wait behind its runs."""
+    """Whether a plan that was made before its instant may also be written before it: its runs wait until they are due.
+    It may not if the plan depends on what has ended by then, or if other runs would have to wait behind its runs."""
     job = ahead.job
     if ahead.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(ahead.firings) != 1:
         return False
@@ -336,8 +334,8 @@ def _list_misses(misses: Sequence[tuple[Instant, str]]) -> list[PlannedFiring]:
 def settle(
     made: Plan, verdict: Fire | Next, fire_at: Instant, now: Instant, used: Sequence[tuple[str, Instant]]
 ) -> Plan:
-    """The plan of an `after` job as its upstreams turned out, for an instant that its ledger does not have yet. Its
-    runs note the firings that it used."""
+    """The plan of an `after` job from the outcomes of its upstreams, for an instant that its ledger does not have yet.
+    Its runs record the firings that it used."""
     job, planned = made.job, made.job.next_fire_at or 0
     if isinstance(verdict, Next):
         outcome: FiringOutcome = "failed" if verdict.state == FAILED else "skipped"
@@ -354,8 +352,8 @@ def settle(
 
 
 def depend(firing: PlannedFiring, policy: JobPolicy, upstreams: Sequence[Upstream]) -> PlannedFiring:
-    """A firing of a job with dependencies: its runs wait for theirs. It has none where one of those has not succeeded,
-    unless the job runs all the same."""
+    """A firing of a job with dependencies: its runs wait for theirs. If one of those has not succeeded, the firing has
+    no runs, unless the job runs all the same."""
     failed = [each for each in upstreams if each.fault]
     if failed and policy.on_dependency_failure != "run":
         outcome: FiringOutcome = "failed" if policy.on_dependency_failure == "fail" else "skipped"
@@ -370,7 +368,8 @@ def depend(firing: PlannedFiring, policy: JobPolicy, upstreams: Sequence[Upstrea
 
 
 def _noted(runs: Sequence[NewRun], used: Sequence[tuple[str, Instant]]) -> tuple[NewRun, ...]:
-    """The runs of one firing, with a note of the firings that it follows: for the results of their runs."""
+    """The runs of one firing, with the firings that they follow in their options, so that a task can read the results
+    of their runs."""
     if not runs:
         return ()
     known = msgspec.json.decode(runs[0].options, type=KeptOptions)
@@ -462,7 +461,7 @@ def skip_unknown(plan: Plan) -> Plan:
 
 
 def pause_reason(why: str) -> str:
-    """Why an instant in a pause has no run."""
+    """The reason of an instant that has no run because of a pause."""
     return f"paused: {why}" if why else "paused"
 
 

@@ -17,15 +17,15 @@ from mainspring.errors import InvalidInput
 
 
 class OneLess(msgspec.Struct, frozen=True):
-    """The dependency is met; the others still count."""
+    """The dependency is met; others are left."""
 
 
 class Free(msgspec.Struct, frozen=True):
-    """Nothing else needs to be waited for."""
+    """All dependencies are met."""
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Not yet."""
+    """The upstreams have nothing new yet."""
 
 
 class Fire(msgspec.Struct, frozen=True):
@@ -77,7 +77,7 @@ class Dependants(NamedTuple):
     ends: dict[str, Next]
     """Runs that end because of it, and how."""
     reasons: dict[str, str]
-    """The end that was the last to count for each."""
+    """The reason of the last dependency that counted, by run."""
 
 
 def judge_dependants(edges: Iterable[tuple[str, str, When, OnFailure]], ended: Mapping[str, State]) -> Dependants:
@@ -142,13 +142,13 @@ def combined_outcome(outcomes: Sequence[FiringOutcome]) -> FiringOutcome:
 
 
 class Upstream(msgspec.Struct, frozen=True):
-    """How a job that another depends on stands at an instant, by its newest firing until then."""
+    """The state of a job that another depends on, by its newest firing until an instant."""
 
     job: str
     unfinished: tuple[str, ...] = ()
     """The runs of that firing that have not ended."""
     fault: str = ""
-    """Why it has not succeeded, where nothing of it can still succeed."""
+    """Why it has not succeeded, if none of its runs can still succeed."""
     firing: tuple[str, Instant] | None = None
     """The job's id, and the instant of that firing."""
 

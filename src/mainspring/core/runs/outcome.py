@@ -31,10 +31,10 @@ class Next(NamedTuple):
 
 
 class ClaimedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
-    """A running run, as far as its end concerns."""
+    """The part of a running run that its end needs."""
 
     seq: int
-    """Its place in the order of acceptance."""
+    """The position in the order of acceptance."""
     id: str
     token: int
     namespace: str
@@ -43,7 +43,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     attempt: int
     started_at: Instant | None
     options: str = ""
-    """Empty if the store read no more than this, because nothing depends on the run's end."""
+    """Empty if the store read only this much, because nothing depends on the run's end."""
     losses: int = 0
     cancel_requested_at: Instant | None = None
     cancel_reason: str = ""
@@ -58,7 +58,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
 
     @property
     def matters(self) -> bool:
-        """Whether anything else depends on its end."""
+        """Whether anything else depends on the run's end."""
         return bool(self.job_id or self.dependants or self.lines or self.gates)
 
     @property
@@ -96,9 +96,9 @@ class EndedColumns(NamedTuple):
     result: str | None = None
     error: str | None = None
     attempts: int = 0
-    """How many to add."""
+    """Attempts to add to the run's count."""
     losses: int = 0
-    """How many to add."""
+    """Losses to add to the run's count."""
 
 
 def ended(run: ClaimedRun, state: State, reason: str) -> Ended:
@@ -141,7 +141,7 @@ def accepted_reports(reports: Sequence[Report], claimed: Mapping[str, ClaimedRun
 
 
 def after_report(report: Report, run: ClaimedRun) -> Next:
-    """Where an accepted report leads, if the run's cancellation was requested or not."""
+    """The verdict on an accepted report, given whether the run's cancellation was requested."""
     return settle(Next(report.state, report.reason, report.delay), run.cancel)
 
 
@@ -207,7 +207,7 @@ def _about(delay: Duration) -> str:
 
 
 def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str | None) -> Next:
-    """The claim ran out: its worker died, hung or lost its way. `losses` counts this one."""
+    """The claim expired: its worker died, stalled or lost its connection. `losses` counts this one."""
     if cancel_reason is not None:
         return Next(CANCELLED, cancel_reason)
     if losses > options.max_losses:
@@ -216,9 +216,9 @@ def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str
 
 
 def is_suspect(losses: int, options: RunOptions) -> bool:
-    """Whether a run may be what its workers die of, so that it has to be alone at the next: it was lost twice, or this
-    is its last chance. Once is nothing: all runs of a worker that is killed were lost, and would wait for each other.
-    """
+    """Whether a run may be what kills its workers, so that the next worker must claim it alone: it was lost twice, or
+    this is its last chance. One loss means nothing: a killed worker loses all its runs, and they would wait for each
+    other."""
     return losses >= max(1, min(2, options.max_losses))
 
 

@@ -49,7 +49,7 @@ MOST_SCANNED = 20_000
 SEARCH_S = 2.0
 """Fire times that calendars make hard to find are searched for at most this long."""
 TRIES = 5
-"""How often a change is tried again that meets another change of the same job."""
+"""How often a change that conflicts with another change of the same job is tried again."""
 
 Sort = Literal["name", "next", "last"]
 
@@ -62,18 +62,18 @@ class Declaring(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the app."""
 
     @property
     def source(self) -> str:
-        """Which code it is."""
+        """Identifies the code that declares."""
 
     @property
     def calendars(self) -> Mapping[str, Calendar]:
-        """The calendars that it declares."""
+        """The declared calendars by name."""
 
     def declared_jobs(self, now: Instant) -> list[Job]:
-        """The jobs that it declares, as if each were made now."""
+        """The declared jobs, as if each were created now."""
 
 
 class Jobs:
@@ -144,7 +144,7 @@ class Jobs:
     async def _scan(
         self, store: Store, name: str | None, app: str | None, sort: Sort, after: str | None, size: int
     ) -> Sequence[Job]:
-        """The next jobs to look at; the only one, if it is named."""
+        """The next jobs to filter; a named job alone."""
         if name is not None:
             found = await self._find(name)
             return [found] if found is not None and found.name == name else []
@@ -344,8 +344,8 @@ class Jobs:
         return await simulate_job(self._context, draft, since=since, until=until, outages=outages, took=length)
 
     async def replace(self, job: str, wanted: Callable[[Job], Job], version: Versions = None) -> records.Job:
-        """Give a job the definition that `wanted` makes of the stored one; again if the job changes meanwhile, unless
-        the caller named its version."""
+        """Replace the definition of a job by what `wanted` makes of the stored one; tried again if the job changes
+        meanwhile, unless the caller named its version."""
         context, store = self._context, await self._context.open()
         for attempt in range(TRIES):
             stored = await self._stored(job)
@@ -444,7 +444,7 @@ class Jobs:
         return await self.declare(app.name, app.declared_jobs(store.now()), app.source)
 
     async def declare(self, app: str, jobs: Sequence[Job], source: str) -> records.Synced:
-        """Make the stored jobs of an app these, all or nothing."""
+        """Make these the stored jobs of an app, all or nothing."""
         context, store = self._context, await self._context.open()
         audit: Audit[Saved] | None = context.audit("job.sync", f"app:{app}", None, lambda saved: saved)
         saved = await store.sync_jobs(app, context.namespace, jobs, source=source, audit=audit)
