@@ -11,7 +11,10 @@ import pytest
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, gated, in_line, submit, success, take
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.stores.postgres.claims.claim import FULL_LOOK_EVERY, SLOW, Look, Marks, Place, _places
+from mainspring.stores.postgres.server.database import Limits
+from mainspring.stores.postgres.server.pool import Bounds
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.sql import load_queries
 from mainspring.testing.clock import ManualClock
 
 
@@ -52,6 +55,24 @@ async def test_programs_that_claim_at_once_share_the_runs_and_keep_gates_and_lin
     assert started == Counter(run.id for run in runs)
     assert most["g"] <= 3
     assert max(count for line, count in most.items() if line.startswith("key:")) == 1
+
+
+async def test_claims_and_ends_of_single_runs_are_planned_once(postgres_url: str, clock: ManualClock) -> None:
+    """A plan for each execution would take longer than the execution."""
+    limits = Limits(pool=Bounds(size=1))
+    store = await PostgresStore.open(postgres_url, clock, limits=limits, given_time=True)
+    try:
+        runs = [a_run(clock) for _ in range(40)]
+        await store.submit(runs)
+        for run in runs:
+            claims = await store.claim_these(a_worker("w"), [(run.id, 0)], TTL)
+            assert await store.report([success(claim) for claim in claims]) == ["accepted"]
+        question = "SELECT statement, generic_plans FROM pg_prepared_statements"
+        planned = dict(await store._db.read(lambda tx: tx.fetch(question)))
+        for file, name in (("dispatch", "claim_delivered"), ("endings", "end_plain")):
+            assert planned[load_queries("postgres", file)[name]] >= len(runs) - 10, name
+    finally:
+        await store.close()
 
 
 async def test_runs_that_need_care_and_others_are_claimed_in_one_order(

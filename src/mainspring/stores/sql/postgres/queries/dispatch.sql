@@ -20,11 +20,12 @@ FROM heads AS h LEFT JOIN LATERAL (
 WHERE NOT EXISTS (SELECT FROM mainspring.paused_queues AS p WHERE p.namespace = h.namespace AND p.queue = h.queue);
 
 -- claim_delivered: the claim of those of some runs that a worker may have, as one statement, as in work.sql: claim_plain. If one that needs
--- special is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids
+-- special is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids.
+-- An array of unknown length: for one id, the server would find a plan of its own cheaper each time, and make it, which takes longer than the claim
 WITH found AS MATERIALIZED (
   SELECT ctid AS spot, id, care
   FROM mainspring.runs
-  WHERE id = ANY ($2::text[]) AND state || '' = 'pending' AND token = ($3::jsonb -> id)::bigint AND namespace = $4
+  WHERE id = ANY (ARRAY(SELECT unnest($2::text[]))) AND state || '' = 'pending' AND token = ($3::jsonb -> id)::bigint AND namespace = $4
     AND due_at <= $5 AND task = ANY ($6::text[]) AND queue = ANY ($7::text[]) AND region = ANY ($8::text[])
     AND queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $4))
     AND (expires_at IS NULL OR expires_at >= $5 OR attempt > 0)

@@ -33,7 +33,7 @@ JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bi
 -- Under their tokens they leave the hot table, in order of id (see `connection.SETTINGS`), with their events. Which ones did
 WITH gone AS (
   DELETE FROM mainspring.runs
-  WHERE id = ANY ($1::text[]) AND token = ($10::jsonb -> id)::bigint AND claimed_until IS NOT NULL AND cancel_requested_at IS NULL
+  WHERE id = ANY (ARRAY(SELECT unnest($1::text[]))) AND token = ($10::jsonb -> id)::bigint AND claimed_until IS NOT NULL AND cancel_requested_at IS NULL
     AND job_id IS NULL AND gates IS NULL AND lines = 0 AND NOT dependants
   RETURNING *),
 kept AS (

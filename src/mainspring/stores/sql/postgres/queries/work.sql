@@ -68,7 +68,7 @@ ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 -- take: claim runs that are locked
 UPDATE mainspring.runs
 SET state = 'running', token = token + 1, worker = $2, claimed_until = $3, started_at = greatest($4, due_at), reason = ''
-WHERE id = ANY ($1::text[]);
+WHERE id = ANY (ARRAY(SELECT unnest($1::text[])));
 
 -- earliest: when the first pending run of each place that a worker knows is due
 SELECT min(r.due_at)
@@ -101,7 +101,7 @@ renewed AS (
   UPDATE mainspring.runs SET claimed_until = (SELECT mainspring.store_now($1)) + $6
   WHERE id = ANY (ARRAY(
     SELECT id FROM mainspring.runs
-    WHERE id = ANY ($4::text[]) AND claimed_until IS NOT NULL AND worker = $2 AND token = ($5::jsonb -> id)::bigint
+    WHERE id = ANY (ARRAY(SELECT unnest($4::text[]))) AND claimed_until IS NOT NULL AND worker = $2 AND token = ($5::jsonb -> id)::bigint
     ORDER BY id FOR UPDATE))
   RETURNING id, token, cancel_requested_at, cancel_reason)
 SELECT id, token, cancel_requested_at, cancel_reason FROM renewed
