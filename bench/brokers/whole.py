@@ -82,8 +82,8 @@ def start_at_a_pace(each: Contestant, server: BrokerServer, arena: Arena, *, del
 
 
 def fall_back(server: BrokerServer, arena: Arena) -> tuple[float, float]:
-    """The broker is killed while runs are submitted at a pace. Seconds from its death to the first start of a run that
-    was submitted after it, and the longest that a run waited for its start."""
+    """The broker is killed while runs are submitted at a pace, all of which it delivers. Seconds from its death to the
+    first start of a run that was submitted after it, and the longest that a run waited for its start."""
     count = FALLBACK_S * FALLBACK_RATE
     killed: list[float] = []
 
@@ -91,7 +91,7 @@ def fall_back(server: BrokerServer, arena: Arena) -> tuple[float, float]:
         killed.append(time.monotonic())
         server.kill()
 
-    with _stage(MAINSPRING, server, arena, count) as stage, stage.working():
+    with _stage(MAINSPRING, server, arena, count, delivered=True) as stage, stage.working():
         stage.warm_up(1)
         stopping = threading.Timer(FALLBACK_S / 2, kill)
         stopping.start()

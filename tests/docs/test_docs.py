@@ -13,7 +13,8 @@ from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of
 
 from mainspring.cli.lazy import LazyGroup
 from mainspring.cli.main import cli
-from mainspring.settings import describe_settings
+from mainspring.core.instants import parse_duration
+from mainspring.settings import Settings, describe_settings
 from mainspring.version import VERSION
 
 PROMISE = "*exactly one record per due instant; at-least-once execution; at most one accepted result.*"
@@ -46,6 +47,21 @@ def test_the_page_of_settings_is_the_table_of_settings() -> None:
     rows = [f"| `{row.name}` | `{row.default}` | `{row.variable}` | {row.meaning} |" for row in describe_settings()]
     page = (ROOT / "docs" / "settings.md").read_text()
     assert [line for line in page.splitlines() if line.startswith("| `")] == rows
+
+
+def test_the_page_of_pools_has_the_defaults_of_the_settings() -> None:
+    page, settings, found = (ROOT / "docs" / "pools.md").read_text(), Settings(), 0
+    for name, text in re.findall(r"`((?:pool|schedule|heartbeat|breaker)_\w+)` ([\w,]+(?: (?:s|min)\b)?)", page):
+        default = getattr(settings, name)
+        if isinstance(default, tuple):
+            shown: object = () if text == "none" else tuple(parse_duration(each) for each in text.split(","))
+        elif " " in text:
+            shown = parse_duration(text.replace(" min", "m").replace(" s", "s"))
+        else:
+            shown = int(text)
+        assert shown == default, name
+        found += 1
+    assert found >= 13
 
 
 def test_the_page_on_an_index_has_no_link_that_leads_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -12,10 +13,11 @@ from redis_server import Start
 
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Notice, Subscription
-from mainspring.brokers.redis import RedisBroker
+from mainspring.brokers.redis import TIMEOUT, RedisBroker
 from mainspring.core.instants import HOUR, SECOND
 from mainspring.core.model import Worker
 from mainspring.core.runs.priority import Ordering
+from mainspring.drivers.redis.client import read_url
 from mainspring.errors import BrokerUnavailable
 from mainspring.settings import Settings
 from mainspring.testing.servers.process import free_port
@@ -205,3 +207,34 @@ async def test_a_ping_says_whether_it_works_and_can_be_written_to(start: Start) 
         server.kill()
         with pytest.raises(BrokerUnavailable):
             await broker.ping()
+
+
+async def test_each_use_has_a_connection_for_commands_and_one_to_listen(start: Start) -> None:
+    """However much is asked for at once: commands of one loop share a connection."""
+    server = start()
+    async with opened(server.url) as broker:
+        subscription = await taking(broker)
+        await asyncio.gather(*(broker.publish([notice(f"run-{number}")]) for number in range(200)))
+        await asyncio.gather(*(subscription.receive(1) for _ in range(50)))
+        with Redis(port=server.port) as admin:
+            assert len(admin.client_list()) - 1 <= 2
+        await subscription.close()
+
+
+async def test_a_server_that_hangs_is_given_up_after_the_default_timeouts(start: Start) -> None:
+    assert read_url("redis://a", "broker", TIMEOUT).timeout_s == 0.25
+    assert read_url("redis://a", "lease").timeout_s == 1.0
+    server = start()
+    broker = RedisBroker(f"{server.url}?timeout=20s", AdapterContext())
+    await broker.ping()
+    await broker.close()
+    server.pause()
+    broker = RedisBroker(server.url, AdapterContext())
+    try:
+        began = time.monotonic()
+        with pytest.raises(BrokerUnavailable):
+            await broker.ping()
+        assert time.monotonic() - began >= 0.2
+    finally:
+        server.resume()
+        await broker.close()
