@@ -20,6 +20,7 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import AttemptOutcome, NewRun, Node, Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED, State
+from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.views import history
 from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.settings import Settings
@@ -351,6 +352,30 @@ def stretches_without_starts(items: list[dict[str, Any]]) -> list[tuple[str, str
         sides.append((items[peak + 1]["at"], end, len(items) - peak - 1))
     sides.sort(key=lambda side: -side[2])
     return [(begin, until) for begin, until, hours in sides if hours >= 6]
+
+
+def test_the_load_ahead_is_kept_until_a_job_changes(
+    private_door: Door, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    computed: list[str] = []
+    show = LoadAhead.show
+
+    async def counted(self: LoadAhead, **words: Any) -> Any:
+        computed.append(self._context.namespace)
+        return await show(self, **words)
+
+    monkeypatch.setattr(LoadAhead, "show", counted)
+    monkeypatch.setattr(private_door.server.context.loads, "_fresh_s", 1_000.0)
+    make(client, "one", schedule="0 * * * *")
+    assert [ok(client.get("/v1/load"))["jobs"] for _ in range(3)] == [1, 1, 1]
+    assert computed == ["default"]
+    make(client, "two", schedule="0 * * * *")
+    assert ok(client.get("/v1/load"))["jobs"] == 2
+    ok(client.post("/v1/jobs/one/pause", json={}))
+    assert ok(client.get("/v1/load"))["jobs"] == 1
+    assert ok(client.get("/v1/load", params={"queue": "gpu"}))["jobs"] == 0
+    assert ok(private_door.client("viewer", namespace="other").get("/v1/load"))["jobs"] == 0
+    assert computed == [*["default"] * 4, "other"]
 
 
 async def test_the_client_has_them_all(private_door: Door) -> None:

@@ -11,7 +11,7 @@ from mainspring.api.load.capacity import Capacity
 from mainspring.api.load.guard import Guard
 from mainspring.api.load.guarded_store import GuardedStore
 from mainspring.api.load.limits import Limits
-from mainspring.api.load.sharing import Fresh, Newsroom
+from mainspring.api.load.sharing import KEPT_S, Fresh, Newsroom
 from mainspring.api.load.waking import Waking
 from mainspring.api.load.watching import Watching
 from mainspring.api.prometheus import ApiMetrics
@@ -20,6 +20,7 @@ from mainspring.api.resources.system.statuses import Statuses
 from mainspring.api.resources.tasks import KnownTasks
 from mainspring.core.instants import Instant
 from mainspring.operations.views.overview_records import Overview
+from mainspring.operations.views.records import Load
 from mainspring.sdk.app import Mainspring
 from mainspring.services.node import Node
 from mainspring.settings import Settings
@@ -41,6 +42,7 @@ class ApiContext:
         self.waking = Waking()
         self.watching = Watching(self.waking, lambda: self.store)
         self.overviews: Fresh[Overview] = Fresh()
+        self.loads: Fresh[Load] = Fresh(KEPT_S)
         self.newsroom = Newsroom(self.waking, self.watching.tail, lambda: self.store)
         self.guard = Guard(settings, app.clock)
         self.vitals = Vitals()

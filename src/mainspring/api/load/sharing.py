@@ -17,6 +17,9 @@ T = TypeVar("T")
 
 FRESH_S: Final = 1.0
 """All callers within this time of the start of a computation get the same answer."""
+KEPT_S: Final = 10.0
+"""The same for the load ahead, whose answer also depends on the number of the latest change of a job. A job that was
+removed counts for this long."""
 NEWS_S: Final = 0.5
 """News is gathered for this long, so that a page hears at most twice a second what to fetch again."""
 MOST_NAMED: Final = 200
@@ -24,9 +27,10 @@ MOST_NAMED: Final = 200
 
 
 class Fresh(Generic[T]):
-    """Answers by key, each computed at most once in `FRESH_S`, however many ask. Lives on the API's loop."""
+    """Answers by key, each computed at most once in a time, however many ask. Lives on the API's loop."""
 
-    def __init__(self) -> None:
+    def __init__(self, fresh_s: float = FRESH_S) -> None:
+        self._fresh_s = fresh_s
         self._answers: dict[str, tuple[float, asyncio.Task[T]]] = {}
 
     async def get(self, key: str, compute: Callable[[], Awaitable[T]]) -> T:
@@ -34,8 +38,8 @@ class Fresh(Generic[T]):
         the others."""
         now = asyncio.get_running_loop().time()
         began, task = self._answers.get(key, (0.0, None))
-        if task is None or now - began >= FRESH_S or (task.done() and (task.cancelled() or task.exception())):
-            self._answers = {each: kept for each, kept in self._answers.items() if now - kept[0] < FRESH_S}
+        if task is None or now - began >= self._fresh_s or (task.done() and (task.cancelled() or task.exception())):
+            self._answers = {each: kept for each, kept in self._answers.items() if now - kept[0] < self._fresh_s}
             task = asyncio.ensure_future(_run(compute))
             self._answers[key] = (now, task)
         return await asyncio.shield(task)

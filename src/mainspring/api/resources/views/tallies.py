@@ -21,6 +21,7 @@ from mainspring.api.schemas.views import (
     TallyQuery,
     TermQuery,
 )
+from mainspring.core.instants import LATEST
 from mainspring.operations.cluster import Cluster
 from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.planning.records import Spread
@@ -60,10 +61,14 @@ async def get_error(request: Request) -> Response:
 
 
 async def show_load(request: Request) -> Response:
-    """What is planned to start, by period, and how many slots that keeps busy."""
+    """What is planned to start, by period, and how many slots that keeps busy. Kept for ten seconds, or until a job is
+    made, edited, paused or resumed."""
     words = asked(request, "bucket", "queue", "tag", moments=("from", "to"))
+    newest, _ = await request.context.store.changed_jobs(LATEST, limit=1)
+    key = repr((request.namespace, newest, sorted(words.items())))
     since, until = words.pop("from", None), words.pop("to", None)
-    return Response(200, await LoadAhead(Acting(request).context).show(since=since, until=until, **words))
+    ahead = LoadAhead(Acting(request).context)
+    return Response(200, await request.context.loads.get(key, lambda: ahead.show(since=since, until=until, **words)))
 
 
 async def show_load_at(request: Request) -> Response:
