@@ -35,10 +35,11 @@ _FILL = f"""
 INSERT INTO mainspring.history (id, finished_at, namespace, queue, region, task, args, options, state, outcome, reason,
                                 priority, due_at, idx, token, attempt, losses, cancel_reason, progress_note, job_id,
                                 job, created_at)
-SELECT {{time}} || lpad((n * 7919 % 1000003)::text, 10, '0') || lpad(n::text, 6, '0'), {{at}}, 'default', 'default',
-       'default', 'task-' || n % 20, '{{{{"video":"v1"}}}}',
+SELECT {{time}} || lpad((n * 7919 % 1000003)::text, 10, '0') || lpad(n::text, 6, '0'), {{at}}, 'default',
+       CASE WHEN n % 2 = 0 THEN 'even' ELSE 'default' END, 'default', 'task-' || n % 20, '{{{{"video":"v1"}}}}',
        CASE WHEN n % 3 = 0 THEN '{{{{"tags":["popular"]}}}}' WHEN n % 100 > 50 THEN '{{{{"tags":["succeeding"]}}}}'
             WHEN n = 1 THEN '{{{{"tags":["rare"],"submitted_by":"ann"}}}}'
+            WHEN n % 6 = 1 THEN '{{{{"tags":["odd"],"submitted_by":"busy"}}}}' WHEN n % 2 = 1 THEN '{{{{"tags":["odd"]}}}}'
             WHEN n % 3 = 1 THEN '{{{{"submitted_by":"busy"}}}}'
             ELSE '{{{{}}}}' END,
        CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, 'succeeded', repeat('x', 200), 5, {{at}}, 0, 1, 1, 0,
@@ -66,6 +67,9 @@ FILTERS = {
     "a tag that is unknown": RunFilter(tag="missing"),
     "a tag and a state": RunFilter(tag="popular", states=("failed",)),
     "a tag never in a state": RunFilter(tag="popular", states=("cancelled",)),
+    "a tag and a task": RunFilter(tag="popular", task="task-3"),
+    "a tag that no run of a task has": RunFilter(tag="odd", task="task-4"),
+    "a tag that no run of a queue has": RunFilter(tag="odd", queue="even"),
     "a tag never in a state that many have": RunFilter(tag="succeeding", states=("failed",)),
     "a worker": RunFilter(worker="missing"),
     "a key": RunFilter(key="missing"),

@@ -35,6 +35,8 @@ _COUNTS = counts_only(_Q)
 SOME_CLASSES, NEWEST = 8, 500
 MANY_CLASSES = 200
 """A filter that fits more classes than this is not answered class by class: each class is searched in every day."""
+TAGGED_CLASSES = 50
+"""The same with a tag: beyond this many classes, what has the tag is looked at one by one."""
 FEW_RUNS = 5_000
 """This many runs are filtered one by one in well under 50 ms."""
 
@@ -255,9 +257,7 @@ async def _list_finished(
             queries["list_of_region"], *page, states, where.region, where.task, where.queue, where.tag
         )
     if where.tag is not None and sum(row["runs"] for row in classes) > FEW_RUNS:
-        since = await tx.fetchval(_Q["states_of_tags_since"])
-        tagged = (where.tag, states, where.task, where.queue, since, where.region)
-        return await tx.fetch(queries["list_tagged"], *page, *tagged)
+        return await _list_tagged(tx, where, page, queries, classes)
     if len(classes) > SOME_CLASSES and where.task is None:
         # A filter that fits this many classes mostly fits most runs: they are among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
@@ -268,6 +268,21 @@ async def _list_finished(
     queues, tasks, kinds = ([row[name] for row in classes] for name in ("queue", "task", "state"))
     earliest = min(row["first_day"] for row in classes)
     return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag, where.region)
+
+
+async def _list_tagged(
+    tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str], classes: Sequence[Record]
+) -> list[Record]:
+    """By tag and class if a task or a queue is asked for, and all runs that fit have ended since tags have classes."""
+    queues, tasks, states = ([row[name] for row in classes] for name in ("queue", "task", "state"))
+    named = where.region is None and (where.task is not None or where.queue is not None)
+    if named and len(classes) <= TAGGED_CLASSES:
+        since = await tx.fetchval(_Q["classes_of_tags_since"])
+        if since is not None and since <= min(row["first_day"] for row in classes):
+            return await tx.fetch(queries["list_tagged_classes"], *page, where.tag, queues, tasks, states)
+    since = await tx.fetchval(_Q["states_of_tags_since"])
+    tagged = (where.tag, sorted(set(states)), where.task, where.queue, since, where.region)
+    return await tx.fetch(queries["list_tagged"], *page, *tagged)
 
 
 async def _count_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:

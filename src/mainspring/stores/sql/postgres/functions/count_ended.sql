@@ -5,12 +5,12 @@ BEGIN
   INSERT INTO mainspring.tallies AS t (namespace, queue, task, state, day, shard, count)
   SELECT namespace, queue, task, state, finished_at / 86400000000 * 86400000000, pg_backend_pid(), count(*) FROM ended GROUP BY 1, 2, 3, 4, 5
   ON CONFLICT (namespace, queue, task, state, day, shard) DO UPDATE SET count = t.count + excluded.count;
-  -- Twice: alone, and with the state behind it, so that a list by tag and state reads no others.
+  -- Three times: alone, with the state behind it, and with the whole class: so a list by tag and state, queue or task reads no others.
   INSERT INTO mainspring.history_tags (namespace, tag, id, finished_at)
   SELECT DISTINCT t.namespace, t.tag || form.suffix, t.id, t.finished_at
-  FROM (SELECT namespace, state, id, finished_at, jsonb_array_elements_text(options::jsonb -> 'tags') AS tag
+  FROM (SELECT namespace, state, queue, task, id, finished_at, jsonb_array_elements_text(options::jsonb -> 'tags') AS tag
         FROM ended WHERE strpos(options, '"tags":[') > 0) AS t
-  CROSS JOIN LATERAL (VALUES (''), (chr(31) || t.state)) AS form (suffix);
+  CROSS JOIN LATERAL (VALUES (''), (chr(31) || t.state), (concat_ws(chr(31), '', t.state, t.queue, t.task))) AS form (suffix);
   RETURN NULL;
 END $$;
 

@@ -374,6 +374,22 @@ FROM (
    LIMIT $4)) AS found
 ORDER BY id DESC LIMIT $4;
 
+-- list_tagged_classes: finished runs with a tag, of some classes, newest first: the newest of each class, merged
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($6::text[], $7::text[], $8::text[]) AS class (queue, task, state)
+  CROSS JOIN LATERAL (
+    SELECT t.id, t.finished_at FROM mainspring.history_tags AS t
+    WHERE t.namespace = $1 AND t.tag = concat_ws(chr(31), $5::text, class.state, class.queue, class.task)
+      AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~')
+    ORDER BY t.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
 -- count_tagged: how many finished runs with a tag are in some states, each counted up to a bound: by the tags alone, except for those without a
 -- state
 SELECT count(*) FROM (
@@ -392,6 +408,9 @@ SELECT count(*) FROM (
 
 -- states_of_tags_since: from which instant on tags are kept with the states of their runs
 SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';
+
+-- classes_of_tags_since: from which instant on tags are kept with the classes of their runs
+SELECT value::bigint FROM mainspring.facts WHERE name = 'classes_of_tags_since';
 
 -- list_finished: finished runs of too many classes to search one by one, newest first, among a number of the newest
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
