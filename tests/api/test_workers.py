@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import threading
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 from door import Door, open_door, problem, until
 
 from mainspring.conformance.store.samples import a_worker
-from mainspring.core.instants import MINUTE
+from mainspring.core.instants import MINUTE, parse_duration
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -88,6 +89,34 @@ def test_a_failure_is_retried_by_the_runs_own_policy_and_then_dead_lettered(
     assert [dead["run_id"] for dead in admin.get("/v1/dead-letters", params={"tag": "nightly"}).json()["items"]] == [
         run_id
     ]
+
+
+def test_a_run_says_when_it_changed_how_long_it_took_and_what_became_of_each_attempt(
+    admin: httpx.Client, hand: httpx.Client
+) -> None:
+    run_id, worker = submit(admin, retry={"retries": 1, "delay": 0}), register(hand)
+    url = f"/v1/runs/{run_id}"
+    new = admin.get(url).json()
+    assert (new["updated_at"], new["duration"], new["finished_at"]) == (new["created_at"], None, None)
+    (claim,) = take(hand, worker)
+    taken = admin.get(url).json()
+    assert taken["started_at"] == taken["updated_at"] > new["updated_at"]
+    hand.put(f"{url}/fail", json={"token": claim["token"], "error": {"type": "TimeoutError", "message": "no answer"}})
+    back = admin.get(url).json()
+    assert (back["state"], back["updated_at"] > taken["updated_at"]) == ("pending", True)
+    (claim,) = until(lambda: take(hand, worker))
+    hand.put(f"{url}/complete", json={"token": claim["token"], "result": 1})
+
+    ended = admin.get(url).json()
+
+    assert (ended["state"], ended["attempt"], ended["retries"], ended["worker"]) == ("succeeded", 2, 1, worker)
+    assert ended["created_at"] < ended["started_at"] < ended["finished_at"] == ended["updated_at"]
+    took = datetime.fromisoformat(ended["finished_at"]) - datetime.fromisoformat(ended["started_at"])
+    assert parse_duration(ended["duration"]) == took // timedelta(microseconds=1)
+    first, second = admin.get(f"{url}/attempts").json()["items"]
+    assert (first["outcome"], first["error"]["type"], first["worker"]) == ("failed", "TimeoutError", worker)
+    assert (second["outcome"], second["error"], second["finished_at"]) == ("succeeded", None, ended["finished_at"])
+    assert first["started_at"] < first["finished_at"] <= second["started_at"] == ended["started_at"]
 
 
 def test_dead_letters_are_run_again_each_at_most_once(admin: httpx.Client, hand: httpx.Client) -> None:
