@@ -87,19 +87,22 @@ def fall_back(server: BrokerServer, arena: Arena) -> tuple[float, float]:
     count = FALLBACK_S * FALLBACK_RATE
     killed: list[float] = []
 
-    def kill() -> None:
+    def kill(stage: Stage) -> None:
+        """Once a third has run: the program that submits may take a while to start."""
+        while stage.slate.ran() < count // 3:
+            time.sleep(0.01)
         killed.append(time.monotonic())
         server.kill()
 
     with _stage(MAINSPRING, server, arena, count, delivered=True) as stage, stage.working():
         stage.warm_up(1)
-        stopping = threading.Timer(FALLBACK_S / 2, kill)
+        stopping = threading.Thread(target=kill, args=(stage,), daemon=True)
         stopping.start()
         try:
             sent = stage.ask("send", {"per_second": FALLBACK_RATE, "seconds": FALLBACK_S})["sent"]
             stage.wait(lambda: stage.slate.ran() == count, PATIENCE_S, "falling back was")
         finally:
-            stopping.join()
+            stopping.join(PATIENCE_S)
             server.start()
         began = list(stage.slate.times)
     after = [at for at, asked in zip(began, sent, strict=True) if asked > killed[0]]

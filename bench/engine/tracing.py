@@ -72,7 +72,8 @@ def one_round(share: str | None, runs: int, collector: str, source: str | None) 
         if share not in (None, DEFAULT):
             given |= {"OTEL_TRACES_SAMPLER": "parentbased_traceidratio", "OTEL_TRACES_SAMPLER_ARG": str(share)}
         command = [sys.executable, "-m", "bench.engine.tracing", "--drain", str(runs)]
-        done = subprocess.run(command, env={**os.environ, **given}, check=True, capture_output=True, text=True)
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("OTEL_")}
+        done = subprocess.run(command, env=inherited | given, check=True, capture_output=True, text=True)
         rate, used = map(float, done.stdout.split())
         return rate, used
 
@@ -98,6 +99,7 @@ def main() -> None:
         for (version, mode), found in rounds.items():
             url = f"http://127.0.0.1:{server.server_port}"
             found.append(one_round(MODES[mode], asked.runs, url, versions[version]))
+    print(f"{asked.rounds} rounds of {asked.runs:,} runs, load {os.getloadavg()[0]:.1f}\n")
     print("| traced | runs/s | CPU time of a run | cost |\n|---|---|---|---|")
     for (version, mode), found in rounds.items():
         off = statistics.median(used for _, used in rounds[version, "off"])
