@@ -5,6 +5,7 @@ A page is a function that returns its text. `tests/docs/test_reference.py` says 
 
 from __future__ import annotations
 
+import html
 import inspect
 import re
 import sys
@@ -70,8 +71,12 @@ SERVED = (errors.InvalidInput, errors.NotFound, errors.Conflict, errors.StoreErr
 
 
 def cell(text: object) -> str:
-    """A text as a cell of a table."""
-    return str(text).replace("|", "\\|").replace("\n", " ")
+    """A text as a cell of a table. A bar within code is an entity: the site would show the backslash of an escape."""
+
+    def escaped(code: re.Match[str]) -> str:
+        return f"<code>{html.escape(code[1]).replace('|', '&#124;')}</code>"
+
+    return re.sub(r"`([^`]*\|[^`]*)`", escaped, str(text)).replace("|", "\\|").replace("\n", " ")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
