@@ -21,7 +21,8 @@ from mainspring.errors import Conflict
 from mainspring.operations import records
 from mainspring.operations.views.explain import short_id
 
-Act = Callable[[Scheduler, Sequence[records.Job]], Awaitable[Sequence[records.Job]]]
+Act = Callable[[Scheduler, Sequence[str]], Awaitable[Sequence[records.Job] | None]]
+"""Acts on the jobs of these names; returns them as they are then, or None if they are gone."""
 
 
 class ChoiceWords(TypedDict):
@@ -52,10 +53,7 @@ choice_options = stack(
 def pause(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Pause jobs: they fire no more. What comes due meanwhile is recorded as skipped; runs that exist go on."""
 
-    async def act(scheduler: Scheduler, jobs: Sequence[records.Job]) -> Sequence[records.Job]:
-        return await scheduler.jobs.pause(*(job.name for job in jobs), reason=words["reason"])
-
-    _act(session, "Pause", words, act)
+    _act(session, "Pause", words, lambda scheduler, names: scheduler.jobs.pause(*names, reason=words["reason"]))
 
 
 @click.command(cls=Errand)
@@ -64,10 +62,7 @@ def pause(session: Session, **words: Unpack[ChoiceWords]) -> None:
 def resume(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Let paused jobs go on with their next instant after now."""
 
-    async def act(scheduler: Scheduler, jobs: Sequence[records.Job]) -> Sequence[records.Job]:
-        return await scheduler.jobs.resume(*(job.name for job in jobs), reason=words["reason"])
-
-    _act(session, "Resume", words, act)
+    _act(session, "Resume", words, lambda scheduler, names: scheduler.jobs.resume(*names, reason=words["reason"]))
 
 
 @click.command(cls=Errand)
@@ -76,11 +71,7 @@ def resume(session: Session, **words: Unpack[ChoiceWords]) -> None:
 def remove(session: Session, **words: Unpack[ChoiceWords]) -> None:
     """Remove jobs. Runs that exist go on, and the ledger of what happened stays."""
 
-    async def act(scheduler: Scheduler, jobs: Sequence[records.Job]) -> Sequence[records.Job]:
-        await remove_jobs(scheduler, [job.name for job in jobs], words["reason"])
-        return jobs
-
-    _act(session, "Remove", words, act)
+    _act(session, "Remove", words, lambda scheduler, names: remove_jobs(scheduler, names, words["reason"]))
 
 
 async def remove_jobs(scheduler: Scheduler, names: Sequence[str], reason: str = "") -> None:
@@ -111,7 +102,7 @@ def _act(session: Session, verb: str, words: ChoiceWords, act: Act) -> None:
         return
     if selected:
         confirm(f"{verb} {count_of(jobs, 'job')}?", yes=words["yes"])
-    done = with_scheduler(session, lambda scheduler: act(scheduler, jobs))
+    done = with_scheduler(session, lambda scheduler: act(scheduler, [job.name for job in jobs])) or jobs
     screen.answer(done, lambda: _draw(screen, done))
     screen.hint(f"{_PAST[verb]} {count_of(done, 'job')}.")
 

@@ -103,6 +103,12 @@ def job_event(kind: str, job: Job, now: Instant, reason: str = "") -> Event:
     return Event(kind, now, job.namespace, None, job.id, job.name, job.task, reason=reason)
 
 
+def queue_event(namespace: str, queue: str, reason: str, now: Instant, *, paused: bool) -> Event:
+    """The event of a queue that is paused or resumed."""
+    text = f"{queue}: {reason}" if reason else queue
+    return Event("queue.paused" if paused else "queue.resumed", now, namespace, reason=text)
+
+
 def firing_event(now: Instant, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> Event:
     """The event of a firing's outcome."""
     kind = f"firing.{outcome}"

@@ -1,19 +1,19 @@
-"""Paused queues, gates, lines, and what belongs to a run or a job. The queries that claim pass paused queues over."""
+"""Pausing queues. The queries that claim skip the runs of paused queues."""
 
 from __future__ import annotations
 
 from mainspring.core.answers import PausedQueue
-from mainspring.core.model import Event
 from mainspring.store import Audit
 from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.job_rows import queue_event
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "insight")
 
 
 class Queues:
-    """See `insight.QueueStore` and `insight.RelationStore`."""
+    """The writes of `insight.QueueStore`; its reads are in `stores.rows.views`."""
 
     _db: Database
 
@@ -34,8 +34,7 @@ class Queues:
             else:
                 await tx.run(_Q["resume"], namespace, queue)
                 tx.changed = True
-            text = f"{queue}: {reason}" if reason else queue
-            tx.events.append(Event("queue.paused" if paused else "queue.resumed", tx.now, namespace, reason=text))
+            tx.events.append(queue_event(namespace, queue, reason, tx.now, paused=paused))
             return found
 
         return await self._db.write(audited(work, audit))

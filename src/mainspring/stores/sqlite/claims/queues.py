@@ -1,12 +1,13 @@
-"""Paused queues, gates, lines, and what belongs to a run or a job."""
+"""Pausing queues."""
 
 from __future__ import annotations
 
 import msgspec
 
 from mainspring.core.answers import PausedQueue
-from mainspring.core.model import Event, Worker
+from mainspring.core.model import Worker
 from mainspring.store import Audit
+from mainspring.stores.rows.job_rows import queue_event
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -16,7 +17,7 @@ _Q = load_queries("sqlite", "insight")
 
 
 class Queues:
-    """See `insight.QueueStore` and `insight.RelationStore`."""
+    """The writes of `insight.QueueStore`; its reads are in `stores.rows.views`."""
 
     _db: Database
 
@@ -36,8 +37,7 @@ class Queues:
             else:
                 tx.execute(_Q["resume"], (namespace, queue))
                 tx.changed = True
-            text = f"{queue}: {reason}" if reason else queue
-            tx.events.append(Event("queue.paused" if paused else "queue.resumed", tx.now, namespace, reason=text))
+            tx.events.append(queue_event(namespace, queue, reason, tx.now, paused=paused))
             return found
 
         return await self._db.write(audited(work, audit))
