@@ -39,8 +39,8 @@ SELECT {{time}} || lpad((n * 7919 % 1000003)::text, 10, '0') || lpad(n::text, 6,
        CASE WHEN n % 2 = 0 THEN 'even' ELSE 'default' END, 'default', 'task-' || n % 20, '{{{{"video":"v1"}}}}',
        CASE WHEN n % 3 = 0 THEN '{{{{"tags":["popular"]}}}}' WHEN n % 100 > 50 THEN '{{{{"tags":["succeeding"]}}}}'
             WHEN n = 1 THEN '{{{{"tags":["rare"],"submitted_by":"ann"}}}}'
-            WHEN n % 6 = 1 THEN '{{{{"tags":["odd"],"submitted_by":"busy"}}}}' WHEN n % 2 = 1 THEN '{{{{"tags":["odd"]}}}}'
-            WHEN n % 3 = 1 THEN '{{{{"submitted_by":"busy"}}}}'
+            WHEN n % 6 = 1 THEN '{{{{"tags":["odd"],"submitted_by":"busy"}}}}'
+            WHEN n % 2 = 1 THEN '{{{{"tags":["odd"]}}}}' WHEN n % 3 = 1 THEN '{{{{"submitted_by":"busy"}}}}'
             ELSE '{{{{}}}}' END,
        CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, 'succeeded', repeat('x', 200), 5, {{at}}, 0, 1, 1, 0,
        '', '', CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, {{at}}

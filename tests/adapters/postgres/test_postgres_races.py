@@ -35,6 +35,8 @@ from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
 from mainspring.stores.postgres.claims import claim as claims
 from mainspring.stores.postgres.ends import recovery, reports
 from mainspring.stores.postgres.ends.endings import cancel_run
+from mainspring.stores.postgres.history.days import day_of
+from mainspring.stores.postgres.history.partitions import make_partition
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.submissions import submit as submitting
@@ -378,3 +380,16 @@ async def test_a_run_that_is_cancelled_while_its_gate_is_freed_does_not_take_the
     async with first.before(postgres.report([success(claim)])):
         await first.commits()
     assert (await take_one(postgres)).run_id == runs[2].id
+
+
+async def test_a_run_that_ends_while_its_day_gets_a_partition_is_kept(
+    postgres: PostgresStore, clock: ManualClock, first: First
+) -> None:
+    run = a_run(clock)
+    await submit(postgres, run)
+    claim = await take_one(postgres)
+    await first.does(lambda tx: make_partition(tx, "history", day_of(clock.now())))
+    async with first.before(postgres.report([success(claim)])) as report:
+        assert not report.done()
+        await first.commits()
+    assert await states(postgres, run) == ["succeeded"]

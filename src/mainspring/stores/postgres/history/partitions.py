@@ -48,22 +48,25 @@ async def make_partitions(db: Database) -> None:
 
 
 async def _make(db: Database, table: str, day: Instant) -> None:
-    async def work(tx: Transaction) -> None:
-        age, partition = _AGES[table], partition_name(table, day)
-        taken = f"SELECT EXISTS (SELECT FROM mainspring.{table}_rest WHERE {age} >= $1 AND {age} < $2)"
-        if not await _begin(tx, partition, exists=False) or await tx.fetchval(taken, day, day + DAY):
-            return
-        # Attached, not created in place: that would lock the whole table against readers.
-        await tx.run(
-            f"CREATE TABLE mainspring.{partition} (LIKE mainspring.{table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
-        )
-        await tx.run(
-            f"ALTER TABLE mainspring.{table} ATTACH PARTITION mainspring.{partition} "
-            f"FOR VALUES FROM ({day}) TO ({day + DAY})"
-        )
-
     with suppress(StoreUnavailable):  # A reader holds a lock.
-        await db.write(work, patient=True)
+        await db.write(partial(make_partition, table=table, day=day), patient=True)
+
+
+async def make_partition(tx: Transaction, table: str, day: Instant) -> None:
+    """Make the partition of a day, unless the default one has rows of that day already. Statements that were about to
+    insert such rows there then fail once, and are tried again (`server.database`)."""
+    age, partition = _AGES[table], partition_name(table, day)
+    taken = f"SELECT EXISTS (SELECT FROM mainspring.{table}_rest WHERE {age} >= $1 AND {age} < $2)"
+    if not await _begin(tx, partition, exists=False) or await tx.fetchval(taken, day, day + DAY):
+        return
+    # Attached, not created in place: that would lock the whole table against readers.
+    await tx.run(
+        f"CREATE TABLE mainspring.{partition} (LIKE mainspring.{table} INCLUDING DEFAULTS INCLUDING CONSTRAINTS)"
+    )
+    await tx.run(
+        f"ALTER TABLE mainspring.{table} ATTACH PARTITION mainspring.{partition} "
+        f"FOR VALUES FROM ({day}) TO ({day + DAY})"
+    )
 
 
 async def _begin(tx: Transaction, partition: str, *, exists: bool) -> bool:

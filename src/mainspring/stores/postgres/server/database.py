@@ -369,8 +369,11 @@ async def _hearing(tx: Transaction, heard: Callable[[], None], query: str, *args
 
 
 def _is_worth_retrying(error: BaseException) -> bool:
-    """Whether the server's error allows a retry: the work lost a conflict, or its statement was prepared before a
-    migration."""
+    """Whether the server's error allows a retry: the work lost a conflict, its statement was prepared before a
+    migration, or a partition was attached while it waited to insert into the default one (no constraint has a name
+    then)."""
     if isinstance(error, asyncpg.InvalidCachedStatementError | asyncpg.OutdatedSchemaCacheError):
+        return True
+    if isinstance(error, asyncpg.CheckViolationError) and error.constraint_name is None:
         return True
     return isinstance(error, asyncpg.PostgresError) and error.sqlstate in ("40001", "40P01")
