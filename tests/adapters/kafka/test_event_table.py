@@ -8,7 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ def consumer(sink: KafkaSink, table: Path) -> Iterator[None]:
 
 def rows(table: Path) -> dict[str, tuple[str, int]]:
     """State and id of the last event, by run."""
-    with sqlite3.connect(table) as database:
+    with closing(sqlite3.connect(table)) as database:
         try:
             found = database.execute("SELECT run_id, state, event_id FROM runs")
             return {run_id: (state, event_id) for run_id, state, event_id in found}
