@@ -170,7 +170,7 @@ class Clerk:
         *,
         between: Callable[[], object] | None = None,
         body: dict[str, object] | None = None,
-        **query: object,
+        **query: str | int | None,
     ) -> None:
         """One line of the table. The processor time of the server says more than the clock on a busy machine; that of
         PostgreSQL is not in it."""
@@ -179,7 +179,7 @@ class Clerk:
             if between is not None:
                 between()
             cpu, began = cpu_s(self._pid), time.perf_counter()
-            answer = self.client.get(path, params=query) if body is None else self.client.post(path, json=body)  # type: ignore[arg-type]
+            answer = self.client.get(path, params=query) if body is None else self.client.post(path, json=body)
             took.append((time.perf_counter() - began) * 1_000)
             used += cpu_s(self._pid) - cpu
             answer.raise_for_status()

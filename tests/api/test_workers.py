@@ -327,7 +327,7 @@ def test_workers_are_listed_and_asked_to_stop(admin: httpx.Client, hand: httpx.C
     problem(admin.get("/v1/workers/nobody"), 404, "not-found")
 
 
-def test_a_worker_tells_how_it_divides_its_places(private_door: Door, admin: httpx.Client) -> None:
+def test_a_worker_says_how_it_divides_its_places(private_door: Door, admin: httpx.Client) -> None:
     private_door.ask(lambda store: store.register(a_worker("divided", pools=((3, 2), (10, 6)))))
     private_door.ask(lambda store: store.register(a_worker("plain")))
     pools = {each["worker"]: each["pools"] for each in admin.get("/v1/workers").json()["items"]}

@@ -20,7 +20,7 @@ from mainspring.store import Store
 MOST: Final = 100
 """A submission of more runs is not published run by run."""
 FIRST: Final = 20
-"""Of such a submission, this many of each queue, region and priority are published, saying that there are more: so many
+"""Of such a submission, this many of each queue, region and priority are published, saying that there are more: as many
 workers are woken at once, and find the rest in the store. The dispatcher wakes the others."""
 HINT_S: Final = 0.1
 """Delay before listeners to the store hear of what was published: at once, they would compete with the worker that

@@ -19,7 +19,7 @@ from mainspring.services.loop import Loop
 from mainspring.store import Store
 
 LIMIT: Final = 50
-"""Published at once of each queue, region and priority: so many workers are woken."""
+"""How many runs of each queue, region and priority are published at once: as many workers are woken."""
 FULL_GAP_S: Final = 0.25
 """How often to publish where more are due: the workers that were woken find them in the store (`broker_source`)."""
 GAP_S: Final = 0.01
