@@ -8,6 +8,8 @@ import { changed, paused } from "../live.js";
 
 /** A request that takes longer has failed: the page says so, and offers another try. */
 const LONGEST_MS = 30_000;
+/** News make a page ask again at most this often: to draw a list of a hundred runs takes 50 ms or more. */
+const APART_MS = 1_000;
 
 /** Fetch again whenever `path` or `query` changes, when news concern it, and every `everyMs` while the page is visible: heartbeats and elections
  * are no events. News during a request cause one more request after it, so that a slow answer is never starved.
@@ -42,7 +44,14 @@ export function useResource(path, query, concerns, everyMs) {
   isConcerned.current = concerns;
   useEffect(() => {
     const known = changed.value;
-    return changed.subscribe((news) => news && news !== known && (!isConcerned.current || isConcerned.current(news)) && ask.current());
+    let last = -APART_MS;
+    let timer = 0;
+    const soon = () => {
+      clearTimeout(timer);
+      timer = setTimeout(() => ((last = performance.now()), ask.current()), Math.max(last + APART_MS - performance.now(), 0));
+    };
+    const end = changed.subscribe((news) => news && news !== known && (!isConcerned.current || isConcerned.current(news)) && soon());
+    return () => (clearTimeout(timer), end());
   }, []);
   useEffect(() => {
     if (!everyMs) return;
