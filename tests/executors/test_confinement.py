@@ -244,6 +244,19 @@ async def test_its_temporary_folder_is_private_and_goes_with_it(scene: Scene, le
     assert not exists(f"{folder}/x")
 
 
+async def test_commands_find_the_python_of_a_project_in_a_temporary_folder(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as project:
+        os.chmod(project, 0o755)
+        (Path(project) / "python").touch()
+        command = f"test -e {project}/python && echo found || echo missing"
+        _, without = await shell(scene, "limits", command)
+        monkeypatch.setattr(sys, "prefix", project)
+        _, attempt = await shell(scene, "limits", command)
+    assert (without.said(), attempt.said()) == (["missing"], ["found"])
+
+
 class TestRefusals:
     async def test_a_sandbox_that_the_host_cannot_make_is_refused(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

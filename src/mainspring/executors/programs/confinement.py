@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pwd
 import signal
+import sys
 from collections.abc import Mapping, Sequence
 
 from mainspring.core.instants import SECOND, format_duration
@@ -77,9 +78,11 @@ def _apart(isolation: Isolation, host: Host, confined: Launch) -> Launch:
 
 
 def _needed(order: Launch) -> list[str]:
-    """Folders that a program has to see even if they are within temporary folders."""
+    """Folders that a program has to see even if they are within temporary folders: its own, and the environment of
+    this Python, which commands of the same project use."""
     cwd = order.get("cwd")
-    return [*order.get("shown", ()), *([cwd] if cwd is not None else ())]
+    environment = [sys.prefix] if sys.prefix.startswith(tuple(f"{place}/" for place in TEMPORARY)) else []
+    return [*order.get("shown", ()), *environment, *([cwd] if cwd is not None else ())]
 
 
 def _withdrawn(isolation: Isolation, bubblewrap: str, order: Launch) -> Launch:

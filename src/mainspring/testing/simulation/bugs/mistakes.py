@@ -210,7 +210,7 @@ def trust_the_broker(_right: Right) -> Right:
         source: Any, worker: Worker, limit: int, ttl: Duration, _ordering: Ordering, *, ahead: Duration = 0
     ) -> list[Claim]:
         try:
-            claims: list[Claim] = [] if ahead else await source._receive(worker, limit, ttl)
+            claims: list[Claim] = [] if ahead else (await source._receive(worker, limit, ttl))[0]
         except BrokerUnavailable:
             return []
         return claims
