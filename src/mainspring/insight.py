@@ -97,6 +97,10 @@ class TallyStore(Protocol):
     async def tallied(self) -> int | None:
         """The position up to which events are counted; None if none ever were."""
 
+    async def uncounted_since(self) -> Instant | None:
+        """When the oldest event that is not counted yet was recorded, also if it has no number yet; None if all events
+        are counted."""
+
     async def list_tallies(
         self,
         namespace: str,

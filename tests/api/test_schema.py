@@ -28,7 +28,9 @@ def open_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Door]:
 
 
 DOCUMENT = msgspec.to_builtins(describe_api(ENDPOINTS))
-SCHEMA = schemathesis.openapi.from_dict(DOCUMENT)
+# Any documented 4xx refuses what the schema forbids, 413 included: which cases are made differs by version of Python.
+REFUSED = {"checks": {"negative_data_rejection": {"expected-statuses": ["4xx"]}}}
+SCHEMA = schemathesis.openapi.from_dict(DOCUMENT, config=schemathesis.Config.from_dict(REFUSED))
 # A stream does not end: how it begins is checked by itself.
 STREAMS = ["/v1/events", "/v1/live"]
 OPERATIONS = [

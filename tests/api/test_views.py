@@ -251,6 +251,22 @@ def test_service_levels_say_how_many_starts_were_in_time(private_door: Door, cli
     assert invalid(client.get("/v1/service-levels", params={"since": "soon"})) == ["since"]
 
 
+def test_tallies_and_errors_say_up_to_when_events_are_counted(private_door: Door, client: httpx.Client) -> None:
+    count_events(private_door)
+    paths = ("/v1/tallies", "/v1/service-levels", "/v1/errors")
+    assert [ok(client.get(path))["counted_until"] for path in paths] == [None] * 3
+    before = datetime.now(UTC)
+    submit(client)
+    end_all(private_door, "ValueError")
+    for path in paths:
+        until = datetime.fromisoformat(ok(client.get(path))["counted_until"])
+        assert before - timedelta(seconds=5) < until <= datetime.now(UTC)
+    assert ok(client.get("/v1/errors"))["items"] == []  # It has failed, and is not counted yet.
+    count_events(private_door)
+    counted = ok(client.get("/v1/errors"))
+    assert (len(counted["items"]), counted["counted_until"]) == (1, None)
+
+
 def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client: httpx.Client) -> None:
     make(client, "good", manual=True)
     make(client, "bad", manual=True)

@@ -35,7 +35,8 @@ class Scene:
         self.host = Host(self.loop)
         scribe = Scribe(History(keep=False), self.clock, self.happened)
         clock = ProcessClock(self.clock, Random(1), wrong=False)
-        self.wire = Wire(open_memory(self.clock), "p", self.host, clock, self.weather, scribe, "seed")
+        self.store = open_memory(self.clock)
+        self.wire = Wire(self.store, "p", self.host, clock, self.weather, scribe, "seed")
         kind = TRANSPORTS[PROFILES[profile].transport]
         self.post = kind(self.clock, self.weather, "strict", Random(2))
         self.courier = Courier(self.post, self.wire, self.host, self.clock, Random(3))
@@ -44,6 +45,7 @@ class Scene:
         try:
             self.loop.run_until_complete(work)
         finally:
+            self.loop.run_until_complete(self.store.close())
             self.loop.close()
 
     async def consumer(self) -> Subscription:

@@ -1,6 +1,7 @@
 """What the simulator found, each in the smallest form."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from random import Random
 from typing import cast
 
@@ -38,8 +39,10 @@ def clock() -> FixedClock:
 
 
 @pytest.fixture
-def store(clock: FixedClock) -> Store:
-    return open_memory(clock)
+async def store(clock: FixedClock) -> AsyncIterator[Store]:
+    opened = open_memory(clock)
+    yield opened
+    await opened.close()
 
 
 async def test_a_heart_that_need_not_hear_yet_does_not_spin(clock: FixedClock, store: Store) -> None:
@@ -93,6 +96,7 @@ async def test_nothing_begins_under_a_claim_that_ran_out_on_its_way() -> None:
 
     assert (begun, given_back, len(held)) == ([], [("r", 1)], 0)
     assert await store.hand_back(given_back) == 1
+    await store.close()
 
 
 async def test_a_claim_that_came_late_is_given_up_while_the_heart_waits_for_an_answer() -> None:

@@ -53,6 +53,7 @@ def stages() -> Iterator[list[Stage]]:
     yield made
     for stage in made:
         stage.loop.bury()
+        stage.loop.run_until_complete(stage.store.close())
         stage.loop.close()
 
 

@@ -97,6 +97,7 @@ class StoreLayer:
         self.dependent_jobs = self._pass(store.dependent_jobs)
         self.add_tallies = self._pass(store.add_tallies)
         self.tallied = self._pass(store.tallied)
+        self.uncounted_since = self._pass(store.uncounted_since)
         self.list_tallies = self._pass(store.list_tallies)
         self.list_errors = self._pass(store.list_errors)
         self.get_error = self._pass(store.get_error)

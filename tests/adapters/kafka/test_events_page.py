@@ -39,9 +39,8 @@ async def emitted(folder: Path) -> list[Event]:
     async with app:
         store = await app.open()
         await app.sync_jobs()
+        await work.options(after=[await work.submit()]).submit()  # Before the worker starts: the second has to wait.
         await runtime.start()
-        first = await work.submit()
-        await work.options(after=[first]).submit()
         await work.submit(fails=True)
         await app.runs.cancel((await work.options(delay="1h").submit()).id)
         wanted = {"dependency.ready", "run.failed", "run.cancelled", "worker.started", "leader.elected", "job.created"}

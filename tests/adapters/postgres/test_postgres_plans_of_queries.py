@@ -168,6 +168,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("insight", "dependants"): ("run-1", 100),
     ("insight", "lines_of"): ("run-1",),
     ("insight", "relayed_from"): (100,),
+    ("insight", "uncounted_since"): (),
     ("insight", "counts"): (["default"], ["job"], [NOW], ["job-1"]),
     ("insight", "tallies"): ("default", "all", NOW - DAY, NOW, 1_000),
     ("insight", "tallies_of"): ("default", "job", "job-1", NOW - DAY, NOW, 1_000),

@@ -11,10 +11,12 @@ from pathlib import Path
 import pytest
 
 from mainspring.clock import SystemClock
+from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL, encode_time
 from mainspring.core.instants import DAY, MINUTE
 from mainspring.core.model import NewRun, Worker
 from mainspring.errors import StoreUnavailable
+from mainspring.operations.runs import MOST_COUNTED
 from mainspring.process.ids import IdSource
 from mainspring.store import RunFilter
 from mainspring.stores.sql import load_queries
@@ -22,7 +24,7 @@ from mainspring.stores.sqlite.ends.recovery import SUMMED_UP_AT_ONCE
 from mainspring.stores.sqlite.file import database
 from mainspring.stores.sqlite.file.connection import connect, prepare
 from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.runs import _list_runs
+from mainspring.stores.sqlite.history.runs import _count_matching, _list_runs
 from mainspring.stores.sqlite.store import SqliteStore
 
 CLOCK = SystemClock()
@@ -34,13 +36,15 @@ STEPS = 60_000
 _FILL = f"""
 WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {ROWS})
 INSERT INTO history (id, finished_at, namespace, queue, region, task, args, options, state, reason, priority, due_at,
-                     idx, token, attempt, losses, cancel_reason, progress_note, job_id, job, created_at)
-SELECT '{encode_time(NOW - DAY)}' || printf('%010d', n * 7919 % 1000003) || printf('%06d', n), {NOW}, 'default',
-       'default', 'default', 'task-' || n % 20, '{{"video":"v1"}}',
+                     started_at, idx, token, attempt, losses, cancel_reason, progress_note, job_id, job, created_at)
+SELECT '{encode_time(NOW - DAY)}' || printf('%010d', n * 7919 % 1000003) || printf('%06d', n),
+       CASE WHEN n % 10 = 9 THEN {NOW + MINUTE} ELSE {NOW} END, 'default',
+       'default', CASE WHEN n % 5 = 3 THEN 'north' ELSE 'default' END, 'task-' || (n % 20), '{{"video":"v1"}}',
        CASE WHEN n % 3 = 0 THEN '{{"tags":["popular"]}}' WHEN n = 1 THEN '{{"tags":["rare"],"submitted_by":"ann"}}'
             WHEN n % 3 = 1 THEN '{{"submitted_by":"busy"}}' ELSE '{{}}' END,
-       CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, '', 5, {NOW}, 0, 1, 1, 0, '', '',
-       CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, CASE WHEN n % 2 = 0 THEN 'job-' || n % 50 END, {NOW}
+       CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, '', 5,
+       CASE WHEN n % 10 = 7 THEN {NOW - MINUTE} ELSE {NOW} END, {NOW}, 0, 1, 1, 0, '', '',
+       CASE WHEN n % 2 = 0 THEN 'job-' || (n % 50) END, CASE WHEN n % 2 = 0 THEN 'job-' || (n % 50) END, {NOW}
 FROM numbers"""
 
 FILTERS = {
@@ -67,12 +71,29 @@ FILTERS = {
     "a key": RunFilter(key="missing"),
     "late ones": RunFilter(late="1m"),
     "long ones": RunFilter(took="1h"),
+    "late ones that took long": RunFilter(late="1m", took="1m"),
+    "late ones that took longer": RunFilter(late="1m", took="1h"),
+    "a region": RunFilter(region="north"),
+    "a region that is unknown": RunFilter(region="missing"),
+    "a region and a task": RunFilter(region="north", task="task-3"),
+    "a region where a task never ran": RunFilter(region="north", task="task-4"),
+    "a region never in a state": RunFilter(region="north", states=("failed",)),
     "a submitter": RunFilter(submitted_by="busy"),
     "a submitter that is unknown": RunFilter(submitted_by="missing"),
     "a submitter in a state": RunFilter(submitted_by="busy", states=("failed",)),
     "a submitter never in a state": RunFilter(submitted_by="busy", states=("cancelled", "skipped")),
     "a submitter of one run": RunFilter(submitted_by="ann"),
 }
+
+COUNTED = {
+    "all": RunFilter(limit=MOST_COUNTED),
+    "a queue": RunFilter(queue="default", limit=MOST_COUNTED),
+    "a state": RunFilter(states=("succeeded",), limit=MOST_COUNTED),
+    "a tag": RunFilter(tag="popular", limit=MOST_COUNTED),
+    "a submitter": RunFilter(submitted_by="busy", limit=MOST_COUNTED),
+}
+COUNTED_STEPS = 25 * MOST_COUNTED
+"""Of SQLite's machine. To count each class up to the limit takes twice as many here, more with larger ones."""
 
 
 @pytest.fixture(scope="module")
@@ -96,11 +117,11 @@ class Counting:
     def __init__(self, path: str) -> None:
         self.connection = connect(path)
         self.steps = 0
-        self.connection.set_progress_handler(self._count, 100)
+        self.connection.set_progress_handler(self._count, 1)  # With more, the steps to a single row are not seen.
         self.tx = Transaction(self.connection, NOW)
 
     def _count(self) -> None:
-        self.steps += 100
+        self.steps += 1
 
 
 @pytest.fixture
@@ -116,17 +137,25 @@ def test_a_list_takes_few_steps_and_finds_what_a_look_at_every_row_finds(countin
     assert counting.steps < STEPS
     rows = counting.connection.execute(
         """SELECT id FROM history WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND ifnull(job, '') LIKE ?
-           AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ? AND ? = 0
-           AND options LIKE ?
+           AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ?
+           AND options LIKE ? AND ifnull(key, '') LIKE ? AND region LIKE ? AND started_at - due_at >= ?
+           AND finished_at - started_at >= ?
            ORDER BY id DESC LIMIT 50""",
         (
             *(where.namespace, ",".join(where.states), ",".join(where.states), where.job or "%", where.task or "%"),
             *(where.queue or "%", f'%"{where.tag}"%' if where.tag else "%", where.worker or "%", where.since or ""),
-            any((where.key, where.late, where.took)),
             f'%"submitted_by":"{where.submitted_by}"%' if where.submitted_by else "%",
+            *(where.key or "%", where.region or "%"),
+            *(DELAYS[each] if each else 0 for each in (where.late, where.took)),
         ),
     )
     assert [run.id for run in found] == [row[0] for row in rows]
+
+
+@pytest.mark.parametrize("where", COUNTED.values(), ids=COUNTED)
+def test_a_count_ends_at_its_limit(counting: Counting, where: RunFilter) -> None:
+    assert _count_matching(counting.tx, where) == MOST_COUNTED
+    assert counting.steps < COUNTED_STEPS
 
 
 def test_a_count_takes_few_steps(counting: Counting) -> None:

@@ -42,6 +42,7 @@ HOT = {
         "lines_of",
         "dependent_jobs",
         "relayed_from",
+        "uncounted_since",
         "counts",
         "tallies",
         "tallies_of",

@@ -43,8 +43,8 @@ async def fail_run(request: Request) -> Response:
 
 
 async def complete_job(request: Request) -> Response:
-    """The current run of a job has succeeded. Which one it is follows from the token; without it, from `worker_id`, or
-    from the caller's having one worker only, which has not lost the run meanwhile. Otherwise it is refused (409)."""
+    """The current run of a job has succeeded. The token names the run. Without it `worker_id` does, or the caller's
+    only worker if it still holds the run. Otherwise the report is refused (409)."""
     return await _complete(request, await _current_run(request))
 
 

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from mainspring.core.model import FiringOutcome
-from mainspring.operations.records import Event, ListedRun, Moment, Term
+from mainspring.operations.records import Event, ListedRun, Moment, Page, Term
 
 RunAction = Literal["cancel", "retry"]
 JobAction = Literal["pause", "resume", "trigger"]
@@ -206,6 +206,8 @@ class Tallies(msgspec.Struct, frozen=True):
     items: list[TallyBucket]
     bucket: str
     counted_to: int | None
+    counted_until: Moment | None
+    """What was recorded from this instant on is not counted yet; None: everything is counted."""
     partial: bool
     """Whether there are more than were read: ask for a shorter span, or for larger buckets."""
     total: TallyBucket | None = None
@@ -234,6 +236,8 @@ class ServiceLevels(msgspec.Struct, frozen=True):
     since: Moment
     until: Moment
     counted_to: int | None
+    counted_until: Moment | None
+    """What was recorded from this instant on is not counted yet; None: everything is counted."""
 
 
 class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
@@ -251,6 +255,13 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     last_run: str
     trend: list[int]
     """How many in each of the last 24 hours, the newest last."""
+
+
+class ErrorGroups(Page[ErrorGroup], frozen=True):
+    """Some of the kinds of failure, and up to when failures are counted."""
+
+    counted_until: Moment | None
+    """What was recorded from this instant on is not counted yet; None: everything is counted."""
 
 
 class ErrorStory(ErrorGroup, frozen=True, kw_only=True):

@@ -22,10 +22,10 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_of, quantile
 from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
-from mainspring.operations.records import Page
-from mainspring.operations.values.from_rows import moment
+from mainspring.operations.values.from_rows import moment, moment_or_none
 from mainspring.operations.views.records import (
     ErrorGroup,
+    ErrorGroups,
     ErrorStory,
     ServiceLevel,
     ServiceLevels,
@@ -79,7 +79,8 @@ class Tallied:
         for _, tally in rows[:MOST_ROWS]:
             total.add(tally)
         summed = _bucket(first, job or task or "", total) if rows and by is None else None
-        return Tallies(items, format_duration(width), await store.tallied(), len(rows) > MOST_ROWS, summed)
+        counted = (await store.tallied(), await _counted_until(store))
+        return Tallies(items, format_duration(width), *counted, len(rows) > MOST_ROWS, summed)
 
     async def service_levels(self, *, since: datetime | None = None, until: datetime | None = None) -> ServiceLevels:
         """How many attempts of each priority started within its service level, from `since` (a day ago) to `until`
@@ -94,11 +95,9 @@ class Tallied:
             found.setdefault(key.name, Tally({}, {}, {})).add(tally)
         items = [_level(int(name), levels.get(int(name)), tally) for name, tally in found.items()]
         items.sort(key=lambda item: item.priority)
-        return ServiceLevels(items, moment(first), moment(last), await store.tallied())
+        return ServiceLevels(items, moment(first), moment(last), await store.tallied(), await _counted_until(store))
 
-    async def errors(
-        self, *, since: datetime | None = None, before: str | None = None, limit: int = 50
-    ) -> Page[ErrorGroup]:
+    async def errors(self, *, since: datetime | None = None, before: str | None = None, limit: int = 50) -> ErrorGroups:
         """Error groups, the one that failed last first: those that failed since an instant, beyond a place."""
         store = await self._context.open()
         first = 0 if since is None else from_datetime(since, "since")
@@ -107,7 +106,8 @@ class Tallied:
         found = await store.list_errors(self._context.namespace, since=first, before=place, limit=limit + 1)
         trends = await self._trends(store, found[:limit])
         following = f"{found[limit - 1].last_at} {found[limit - 1].id}" if len(found) > limit else None
-        return Page([ErrorGroup(**_fields(each), trend=trends[each.id]) for each in found[:limit]], following)
+        items = [ErrorGroup(**_fields(each), trend=trends[each.id]) for each in found[:limit]]
+        return ErrorGroups(items, following, await _counted_until(store))
 
     async def error(self, error: str) -> ErrorStory:
         """An error group, the jobs and tasks that it affects, and an error of it as it is."""
@@ -133,6 +133,10 @@ class Tallied:
             for key, tally in rows:
                 trend[(key.began_at - first) // HOUR] += tally.outcomes.get("failed", 0)
         return trends
+
+
+async def _counted_until(store: Store) -> datetime | None:
+    return moment_or_none(await store.uncounted_since())
 
 
 def _width(kind: Kind, bucket: Length | None) -> Duration:

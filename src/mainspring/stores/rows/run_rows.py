@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from hashlib import blake2b
 from operator import attrgetter
@@ -20,6 +21,8 @@ SUBMIT = "run.submit"
 FEW_UNFINISHED, FEW_RUNNING = 1_000, 20_000
 """Up to this many unfinished runs are filtered one by one, however many others there are."""
 _encode = msgspec.json.Encoder().encode
+_MERGED = re.compile(r"(\) AS (?:newest|found)\s+)ORDER BY \S+ DESC (?=LIMIT \$4$)")
+"""The order of a list that several lists were merged into."""
 
 RUN_FIELDS = (
     *("id", "namespace", "queue", "region", "task", "args", "state", "reason", "priority", "due_at", "created_at"),
@@ -135,11 +138,12 @@ def ids_only(queries: Mapping[str, str]) -> dict[str, str]:
 
 def counts_only(queries: Mapping[str, str]) -> dict[str, str]:
     """The queries that list runs, as counts: one row with a number. What fetches whole rows by their ids is left out,
-    so that a count reads an index and sends nothing but its result."""
+    so that a count reads an index and sends nothing but its result. Lists that are merged are not put in order: that
+    would read each of them up to the limit, where a count ends at the limit of all."""
     counts = {}
     for name, query in queries.items():
         if name.startswith("list_"):
             inner, fetched, _ = query.rstrip().rstrip(";").partition(") AS found\nCROSS JOIN LATERAL")
-            text = inner.partition("FROM (")[2] if fetched else inner
+            text = _MERGED.sub(r"\1", inner.partition("FROM (")[2] if fetched else inner)
             counts[name] = f"SELECT count(*) FROM ({text}) AS counted"
     return counts

@@ -63,6 +63,10 @@ class StoredViews(ABC):
         rows = await self._rows(query, namespace, kind, *which, since, until, limit)
         return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
 
+    async def uncounted_since(self) -> Instant | None:
+        rows = await self._rows(self._insight["uncounted_since"])
+        return int(rows[0][0]) if rows else None
+
     async def list_errors(
         self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50
     ) -> list[ErrorGroup]:

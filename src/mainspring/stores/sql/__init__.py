@@ -10,9 +10,9 @@
   and in the same transaction; the database keeps a hash of each text.
 
 Two versions of the program share a database during a rolling upgrade. So a function keeps its signature and what it
-means to its callers; what needs another signature gets another name, and the old one stays for older programs (see
-`postgres/functions/older_programs.sql`). A program never replaces a text that a program with a newer schema created: a
-release that changes a function also has a migration.
+means to its callers; what needs another signature gets another name, and the old one stays until a migration refuses
+the programs that call it. A program never replaces a text that a program with a newer schema created: a release that
+changes a function also has a migration.
 """
 
 from __future__ import annotations

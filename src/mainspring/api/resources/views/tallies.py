@@ -9,7 +9,7 @@ from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Problem
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import asked, instants
-from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor, write_cursor
+from mainspring.api.schemas.paging import limit_of, read_cursor, read_number, unknown_cursor, write_cursor
 from mainspring.api.schemas.views import (
     ErrorQuery,
     LedgerPageQuery,
@@ -26,7 +26,6 @@ from mainspring.operations.cluster import Cluster
 from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.planning.records import Spread
 from mainspring.operations.planning.spread import propose_spread
-from mainspring.operations.records import Page
 from mainspring.operations.views import records
 from mainspring.operations.views.ledger import MOST_ROWS, Ledger
 from mainspring.operations.views.tallies import Tallied, is_error_place
@@ -47,12 +46,15 @@ async def show_service_levels(request: Request) -> Response:
 
 
 async def list_errors(request: Request) -> Response:
-    """Kinds of failure, the one that was seen last first."""
+    """Kinds of failure, the one that was seen last first. They are counted from the events: `counted_until` says up to
+    when."""
     before = read_cursor(request.query)
     if before is not None and not is_error_place(before):
         raise unknown_cursor()
     words = asked(request, moments=("since",))
-    return page(await Tallied(Acting(request).context).errors(**words, before=before, limit=limit_of(request.query)))
+    found = await Tallied(Acting(request).context).errors(**words, before=before, limit=limit_of(request.query))
+    following = None if found.next is None else write_cursor(found.next)
+    return Response(200, msgspec.structs.replace(found, next=following))
 
 
 async def get_error(request: Request) -> Response:
@@ -89,8 +91,8 @@ async def spread_load(request: Request) -> Response:
 
 
 async def show_job_ledger(request: Request) -> Response:
-    """The due instants of a job in a span, newest first: what became of each, how late it began, how long it took; and
-    what is planned. With `bucket`, counts by period."""
+    """The due instants of a job in a span, newest first: what became of each, how late it began, how long it took.
+    Planned instants are listed, too. With `bucket`, counts by period."""
     ledger, job = Ledger(Acting(request).context), request.named("job_id")
     try:
         before = read_number(request.query)
@@ -131,7 +133,7 @@ ENDPOINTS = (
         {200: records.ServiceLevels}, query=LevelQuery,
     ),
     Endpoint(
-        "GET", "/v1/errors", list_errors, "runs:read", "List kinds of failure.", {200: Page[records.ErrorGroup]},
+        "GET", "/v1/errors", list_errors, "runs:read", "List kinds of failure.", {200: records.ErrorGroups},
         query=ErrorQuery,
     ),
     Endpoint(

@@ -137,6 +137,23 @@ class InsightSuite:
         assert await store.list_tallies("default", "job", now + 1, now + DAY) == []
         assert await store.list_tallies("other", "job", now, now + 1) == []
 
+    async def test_the_oldest_event_that_is_not_counted_says_how_far_counting_has_got(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        position, instants = await store.next_position(), []
+        assert await store.add_tallies(None, position, {}, [])
+        assert await store.uncounted_since() is None
+        for _ in range(3):
+            instants.append(clock.now())
+            await submit(store, a_run(clock), a_run(clock))
+            clock.advance(SECOND)
+        assert await store.uncounted_since() == instants[0]  # Before the events have numbers, too.
+        for batch, following in zip(await number_all(store), [*instants[1:], None], strict=True):
+            end = batch.position + len(batch.events)
+            assert await store.add_tallies(position, end, {}, [])
+            assert await store.uncounted_since() == following
+            position = end
+
     async def test_failures_are_kept_by_group(self, store: Store, clock: ManualClock) -> None:
         runs = [a_run(clock) for _ in range(3)]
         for run in runs:

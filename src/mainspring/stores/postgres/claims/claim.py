@@ -1,8 +1,7 @@
 """Claims: due runs are locked, judged in their order, and taken.
 
 A claim skips locked rows (SKIP LOCKED), so claimers do not wait for each other. A special run needs a place at a gate,
-may expire, or was lost before: such runs are judged one by one. One statement takes all others. The column that marks
-special runs is called `care` in the database: a column cannot be renamed while two versions of the program share it.
+may expire, or was lost before: such runs are judged one by one. One statement takes all others.
 """
 
 from __future__ import annotations

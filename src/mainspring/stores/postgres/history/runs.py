@@ -195,13 +195,15 @@ async def _list_special(
     """Finished runs of a key, or that began late, or took long, or of a submitter."""
     states = sorted(FINAL.intersection(where.states) or FINAL)
     narrow = (where.job, where.task, where.queue, where.tag, where.region)
-    took = None if where.took is None else DELAYS[where.took]
     if where.key is not None:
-        late = None if where.late is None else DELAYS[where.late]
+        late, took = (None if each is None else DELAYS[each] for each in (where.late, where.took))
         return await tx.fetch(queries["list_of_key"], *page, states, where.key, *narrow, late, took, where.submitted_by)
     if where.late is not None:
-        steps = [step + 1 for step in delay_steps(where.late)]
-        return await tx.fetch(queries["list_late"], *page, states, steps, *narrow, took, where.submitted_by)
+        lengths = range(len(DELAYS) + 1) if where.took is None else [step + 1 for step in delay_steps(where.took)]
+        pairs = [(step + 1, length) for step in delay_steps(where.late) for length in lengths]
+        late_steps, long_steps = (list(column) for column in zip(*pairs, strict=True))
+        asked = (states, late_steps, *narrow, long_steps, where.submitted_by)
+        return await tx.fetch(queries["list_late"], *page, *asked)
     if where.took is not None:
         steps = [step + 1 for step in delay_steps(where.took)]
         return await tx.fetch(queries["list_long"], *page, states, steps, *narrow, where.submitted_by)
@@ -253,9 +255,7 @@ async def _list_finished(
     if not classes:
         return []
     if where.region not in (None, DEFAULT):
-        return await tx.fetch(
-            queries["list_of_region"], *page, states, where.region, where.task, where.queue, where.tag
-        )
+        return await _list_region(tx, where, page, queries, classes)
     if where.tag is not None and sum(row["runs"] for row in classes) > FEW_RUNS:
         return await _list_tagged(tx, where, page, queries, classes)
     if len(classes) > SOME_CLASSES and where.task is None:
@@ -265,20 +265,41 @@ async def _list_finished(
         found = rows[0][0] if queries is _COUNTS else len(rows)
         if looked_at is None or found == where.limit:
             return rows
-    queues, tasks, kinds = ([row[name] for row in classes] for name in ("queue", "task", "state"))
-    earliest = min(row["first_day"] for row in classes)
-    return await tx.fetch(queries["list_classes"], *page, queues, tasks, kinds, earliest, where.tag, where.region)
+    return await tx.fetch(
+        queries["list_classes"], *page, *_columns(classes), _first_day(classes), where.tag, where.region
+    )
+
+
+async def _list_region(
+    tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str], classes: Sequence[Record]
+) -> list[Record]:
+    """By region and class if a state, a task or a queue is asked for: a region may have no run of them."""
+    if len(classes) <= MANY_CLASSES and (where.states or where.task is not None or where.queue is not None):
+        asked = (*_columns(classes), _first_day(classes), where.tag, where.region)
+        return await tx.fetch(queries["list_region_classes"], *page, *asked)
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    return await tx.fetch(queries["list_of_region"], *page, states, where.region, where.task, where.queue, where.tag)
+
+
+def _columns(classes: Sequence[Record]) -> tuple[list[str], ...]:
+    """The queues, tasks and states of classes."""
+    return tuple([row[name] for row in classes] for name in ("queue", "task", "state"))
+
+
+def _first_day(classes: Sequence[Record]) -> int:
+    """From which day on there are runs of these classes."""
+    return min(int(row["first_day"]) for row in classes)
 
 
 async def _list_tagged(
     tx: Transaction, where: RunFilter, page: tuple[object, ...], queries: Mapping[str, str], classes: Sequence[Record]
 ) -> list[Record]:
     """By tag and class if a task or a queue is asked for, and all runs that fit have ended since tags have classes."""
-    queues, tasks, states = ([row[name] for row in classes] for name in ("queue", "task", "state"))
+    queues, tasks, states = _columns(classes)
     named = where.region is None and (where.task is not None or where.queue is not None)
     if named and len(classes) <= TAGGED_CLASSES:
         since = await tx.fetchval(_Q["classes_of_tags_since"])
-        if since is not None and since <= min(row["first_day"] for row in classes):
+        if since is not None and since <= _first_day(classes):
             return await tx.fetch(queries["list_tagged_classes"], *page, where.tag, queues, tasks, states)
     since = await tx.fetchval(_Q["states_of_tags_since"])
     tagged = (where.tag, sorted(set(states)), where.task, where.queue, since, where.region)
@@ -288,10 +309,18 @@ async def _list_tagged(
 async def _count_finished(tx: Transaction, where: RunFilter, page: tuple[object, ...]) -> list[Record]:
     """How many finished runs a filter fits, where that is known without a look at the runs; otherwise nothing."""
     states = sorted(FINAL.intersection(where.states) or FINAL)
-    if where.job is not None or where.region is not None:
+    if where.job is not None:
         return []
+    if where.region is not None:
+        alone = not where.states and where.task is None and where.queue is None and where.tag is None
+        return await tx.fetch(_Q["count_region"], *page, where.region) if alone and where.region != DEFAULT else []
+    of_class = (where.namespace, where.queue, where.task, states)
     if where.tag is None and where.since is None and where.before is None:
-        return await tx.fetch(_Q["count_classes"], where.namespace, where.queue, where.task, states)
+        return await tx.fetch(_Q["count_classes"], *of_class)
+    if where.tag is None:
+        classes = await tx.fetch(_Q["classes"], *of_class)
+        if len(classes) <= MANY_CLASSES:
+            return await tx.fetch(_Q["count_classes_between"], *page, *_columns(classes))
     if where.tag is not None and where.task is None and where.queue is None:
         since = await tx.fetchval(_Q["states_of_tags_since"])
         return await tx.fetch(_Q["count_tagged"], *page, where.tag, states, since)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from itertools import chain
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain, product
 
 import msgspec
 
@@ -53,6 +53,9 @@ FEW_RUNS = 5_000
 LAST_NAME = "\U0010ffff"
 """Sorts after every name."""
 _encode = msgspec.json.Encoder().encode
+
+_WHOLE: Sequence[Mapping[str, object]] = [{}]
+"""One range, which the filter itself names."""
 
 
 class Runs:
@@ -218,7 +221,7 @@ def _count_matching(tx: Transaction, where: RunFilter) -> int:
     values, unfinished = _values(where), 0
     if not where.states or not FINAL.issuperset(where.states):
         unfinished = len(_list_active(tx, where, values, _IDS))
-    return min(unfinished + len(_finished_ids(tx, where, values)), where.limit)
+    return min(unfinished + _count_finished(tx, where, values), where.limit)
 
 
 def _values(where: RunFilter) -> dict[str, object]:
@@ -242,11 +245,18 @@ def _values(where: RunFilter) -> dict[str, object]:
 
 
 def _finished_ids(tx: Transaction, where: RunFilter, values: dict[str, object]) -> list[str]:
-    """The newest finished runs that a filter fits; a finished run has no worker."""
-    if where.worker is not None or (where.states and FINAL.isdisjoint(where.states)):
-        return []
-    states = sorted(FINAL.intersection(where.states) or FINAL)
-    return _newest_finished(tx, where, {**values, "states": ",".join(states)}, states)
+    """The newest finished runs that a filter fits."""
+    return sorted(chain.from_iterable(_newest_finished(tx, where, values)), reverse=True)[: where.limit]
+
+
+def _count_finished(tx: Transaction, where: RunFilter, values: dict[str, object]) -> int:
+    """How many finished runs a filter fits. Ends at the limit: what is left is not read."""
+    count = 0
+    for newest in _newest_finished(tx, where, values):
+        count += len(newest)
+        if count >= where.limit:
+            break
+    return count
 
 
 def _list_active(
@@ -294,33 +304,54 @@ def _find_active(tx: Transaction, where: RunFilter, values: dict[str, object]) -
     return [row[0] for row in tx.execute(_FOUND_BY[names[0]], values)]
 
 
-def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]) -> list[str]:
-    """By the index that leads to the fewest rows that do not fit."""
+def _newest_finished(tx: Transaction, where: RunFilter, values: dict[str, object]) -> Iterator[list[str]]:
+    """The newest of each range of an index, of the one that leads to the fewest rows that do not fit. A finished run
+    has no worker."""
+    if where.worker is not None or (where.states and FINAL.isdisjoint(where.states)):
+        return
+    states = sorted(FINAL.intersection(where.states) or FINAL)
+    query, ranges = _ranges(tx, where, {**values, "states": ",".join(states)}, states)
+    for each in ranges:
+        yield [row[0] for row in tx.execute(query, {**values, "states": ",".join(states), **each})]
 
-    def newest(query: str, **more: object) -> list[str]:
-        return [row[0] for row in tx.execute(query, {**values, **more})]
 
+def _ranges(
+    tx: Transaction, where: RunFilter, values: dict[str, object], states: Sequence[str]
+) -> tuple[str, Sequence[Mapping[str, object]]]:
+    """A query, and its values for each range of its index."""
+    by_state = [{"state": state} for state in states]
     if where.key is not None:
-        found = [newest(_Q["newest_of_key"])]
+        query, ranges = _Q["newest_of_key"], _WHOLE
     elif where.late is not None:
-        found = [newest(_Q["newest_late"], step=step) for step in delay_steps(where.late)]
+        lengths = range(len(DELAYS) + 1) if where.took is None else [step + 1 for step in delay_steps(where.took)]
+        pairs = product(delay_steps(where.late), lengths)
+        query, ranges = _Q["newest_late"], [{"step": step, "length": length} for step, length in pairs]
     elif where.took is not None:
-        found = [newest(_Q["newest_long"], step=step) for step in delay_steps(where.took)]
+        query, ranges = _Q["newest_long"], [{"step": step} for step in delay_steps(where.took)]
     elif where.submitted_by is not None:
-        found = [newest(_Q["newest_of_submitter"], state=state) for state in states]
+        query, ranges = _Q["newest_of_submitter"], by_state
     elif where.job is not None:
-        found = [newest(_Q["newest_of_job"], state=state) for state in states]
-    elif where.region not in (None, DEFAULT):
-        found = [newest(_Q["newest_of_region"])]
+        query, ranges = _Q["newest_of_job"], by_state
     else:
-        rows = tx.execute(_Q["classes"], {**values, "classes": MANY_CLASSES + 1}).fetchall()
-        classes = [{"queue": row[0], "task": row[1], "state": row[2]} for row in rows]
-        if where.tag is not None and not _are_few(tx, where.namespace, classes):
-            return sorted(newest(_Q["newest_tagged"]), reverse=True)[: where.limit]
-        if len(classes) > MANY_CLASSES:
-            return newest(_Q["newest"])
-        found = [newest(_Q["newest_of_class"], **each) for each in classes]
-    return sorted(chain.from_iterable(found), reverse=True)[: where.limit]
+        query, ranges = _class_ranges(tx, where, values)
+    return query, ranges
+
+
+def _class_ranges(
+    tx: Transaction, where: RunFilter, values: dict[str, object]
+) -> tuple[str, Sequence[Mapping[str, object]]]:
+    """The same, for what no other filter narrows: by region, tag and class."""
+    in_region = where.region not in (None, DEFAULT)
+    if in_region and not (where.states or where.task is not None or where.queue is not None):
+        return _Q["newest_of_region"], _WHOLE
+    rows = tx.execute(_Q["classes"], {**values, "classes": MANY_CLASSES + 1}).fetchall()
+    classes = [{"queue": row[0], "task": row[1], "state": row[2]} for row in rows]
+    if in_region:
+        few = len(classes) <= MANY_CLASSES
+        return (_Q["newest_of_region_class"], classes) if few else (_Q["newest_of_region"], _WHOLE)
+    if where.tag is not None and not _are_few(tx, where.namespace, classes):
+        return _Q["newest_tagged"], _WHOLE
+    return (_Q["newest"], _WHOLE) if len(classes) > MANY_CLASSES else (_Q["newest_of_class"], classes)
 
 
 def _are_few(tx: Transaction, namespace: str, classes: Sequence[dict[str, str]]) -> bool:

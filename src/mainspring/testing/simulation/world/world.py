@@ -118,6 +118,7 @@ class World:
         finally:
             self._scribe.seal()
             self.loop.bury()
+            self.loop.run_until_complete(self._store.close())
             self.loop.close()
 
     async def _play(self) -> None:

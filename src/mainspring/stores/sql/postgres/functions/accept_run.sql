@@ -43,7 +43,7 @@ BEGIN
     $19 := left($19, -1) || ',{"kind":"run.running","namespace":' || to_json($2) || ',"worker":' || to_json(offer.worker) || ',"at":'
            || greatest($20, $9) || ',"attempt":1,"priority":' || $8 || ',"late":' || greatest($20 - $9, 0) || ',"run_id":' || to_json($1) || ',"task":' || to_json($5) || '}]';
   END IF;
-  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, special, due_at, expires_at, job_id, job,
                                fire_at, idx, key, retry_of, created_at, token, worker, claimed_until, started_at)
   VALUES ($1, $2, $3, $4, $5, $6, $7, CASE WHEN claim IS NULL THEN 'pending' ELSE 'running' END, $8, $10 IS NOT NULL, $9, $10, $11, $12,
           $13, $14, $15, $16, $17, CASE WHEN claim IS NULL THEN 0 ELSE 1 END, offer.worker, store_now + offer.ttl,

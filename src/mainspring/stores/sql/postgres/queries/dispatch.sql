@@ -23,7 +23,7 @@ WHERE NOT EXISTS (SELECT FROM mainspring.paused_queues AS p WHERE p.namespace = 
 -- special is among them, none is taken, and it is the answer. The state is looked at in a way that no index has: they are found by their ids.
 -- An array of unknown length: for one id, the server would find a plan of its own cheaper each time, and make it, which takes longer than the claim
 WITH found AS MATERIALIZED (
-  SELECT ctid AS spot, id, care
+  SELECT ctid AS spot, id, special
   FROM mainspring.runs
   WHERE id = ANY (ARRAY(SELECT unnest($2::text[]))) AND state || '' = 'pending' AND token = ($3::jsonb -> id)::bigint AND namespace = $4
     AND due_at <= $5 AND task = ANY ($6::text[]) AND queue = ANY ($7::text[]) AND region = ANY ($8::text[])
@@ -35,7 +35,7 @@ taken AS (
   UPDATE mainspring.runs
   SET state = 'running', token = token + 1, worker = $9, claimed_until = (SELECT until FROM look), started_at = greatest($5, due_at),
       reason = ''
-  WHERE ctid = ANY (ARRAY(SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care)))
+  WHERE ctid = ANY (ARRAY(SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE special)))
   RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
@@ -47,13 +47,13 @@ logged AS (
          || ']', $5
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
-       t.claimed_until, f.care AS special
+       t.claimed_until, f.special
 FROM found AS f LEFT JOIN taken AS t ON t.id = f.id
-WHERE f.care OR t.id IS NOT NULL;
+WHERE f.special OR t.id IS NOT NULL;
 
 -- delivered: those of some runs that a worker may have, locked; columns as in work.sql: candidates
 SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
-       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates
 FROM mainspring.runs AS r
 WHERE r.id = ANY ($2::text[]) AND r.state = 'pending' AND r.namespace = $3 AND r.due_at <= $4 AND r.task = ANY ($5::text[])
   AND r.queue = ANY ($6::text[]) AND r.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $3))

@@ -64,7 +64,7 @@ SELECT * FROM unnest($1::text[], $2::integer[], $3::bigint[], $4::text[], $5::te
 -- back_to_pending: give running runs back to the queue, due after a delay that begins now, by the server's own clock
 UPDATE mainspring.runs AS r
 SET state = 'pending', reason = e.reason, due_at = greatest(r.due_at, (SELECT mainspring.store_now($6)) + e.delay),
-    attempt = r.attempt + e.attempts, losses = r.losses + e.losses, care = r.care OR e.losses > 0, worker = NULL, claimed_until = NULL,
+    attempt = r.attempt + e.attempts, losses = r.losses + e.losses, special = r.special OR e.losses > 0, worker = NULL, claimed_until = NULL,
     started_at = NULL
 FROM unnest($1::text[], $2::text[], $3::bigint[], $4::integer[], $5::integer[]) AS e (id, reason, delay, attempts, losses)
 WHERE r.id = ANY ($1) AND r.id = e.id;

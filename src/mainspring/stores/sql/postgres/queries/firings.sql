@@ -32,7 +32,7 @@ recorded AS (
   INSERT INTO mainspring.firings (job_id, fire_at, region, kind, outcome, run_id, created_at)
   SELECT id, fire_at, region, 'scheduled', 'fired', run_id, $9 FROM moved ON CONFLICT DO NOTHING),
 queued AS (
-  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, special, due_at, expires_at, job_id, job,
                                fire_at, created_at)
   SELECT run_id, namespace, queue, region, task, args, options, 'pending', priority, expires_at IS NOT NULL, due_at, expires_at, id, name,
          fire_at, $9 FROM moved ON CONFLICT (id) DO NOTHING)

@@ -41,6 +41,13 @@ SELECT position, created_at FROM mainspring.outbox WHERE position >= $1 ORDER BY
 -- tallied: up to where events are counted
 SELECT value FROM mainspring.counters WHERE name = 'heard:tallies';
 
+-- uncounted_since: when the oldest transaction was recorded whose events are not counted, be they public or not
+SELECT created_at FROM (
+  (SELECT created_at FROM mainspring.outbox
+   WHERE position >= coalesce((SELECT value FROM mainspring.counters WHERE name = 'heard:tallies'), 0) ORDER BY position LIMIT 1)
+  UNION ALL (SELECT created_at FROM mainspring.outbox WHERE position IS NULL ORDER BY seq LIMIT 1)) AS first
+ORDER BY created_at LIMIT 1;
+
 -- begin_tallied: note a first position; nothing if there is one
 INSERT INTO mainspring.counters (name, value) VALUES ('heard:tallies', $1) ON CONFLICT (name) DO NOTHING;
 

@@ -11,7 +11,7 @@ WITH given AS MATERIALIZED (
     gate_names text[], line_count integer, waits_for integer, dependants boolean, retry_of text, created_at bigint, noted_for text,
     request_id text)),
 new AS (
-  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, care, due_at, expires_at, job_id, job,
+  INSERT INTO mainspring.runs (id, namespace, queue, region, task, args, options, state, priority, special, due_at, expires_at, job_id, job,
                                fire_at, idx, key, gates, lines, waits_for, dependants, retry_of, created_at)
   SELECT id, namespace, queue, region, task, args, options, coalesce(state, 'pending'), priority,
          gate_names IS NOT NULL OR expires_at IS NOT NULL, due_at, expires_at, job_id, job, fire_at, idx, key, gate_names,
@@ -36,7 +36,7 @@ SELECT id, seq FROM kept;
 -- insert_alike: accept many runs that differ only in id and arguments, and of which none exists: it fails if one does. To look each one up costs
 -- as much again as to write it. Ids and arguments come as one text each: a driver takes longer to encode ten thousand texts than the server
 -- to split one
-INSERT INTO mainspring.runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
+INSERT INTO mainspring.runs (state, id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job,
                              fire_at, idx, key, retry_of, created_at)
 SELECT 'pending', unnest(string_to_array($1, chr(31))), unnest(string_to_array($2, chr(31))), $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
        $14, $15, $16, $17, $18;
@@ -224,6 +224,22 @@ GROUP BY 1, 2, 3;
 SELECT coalesce(sum(count), 0)::bigint FROM mainspring.tallies
 WHERE namespace = $1 AND ($2::text IS NULL OR queue = $2) AND ($3::text IS NULL OR task = $3) AND state = ANY ($4::text[]);
 
+-- count_classes_between: how many finished runs of some classes have ids between two, up to a bound: by the index alone
+SELECT count(*) FROM (
+  SELECT FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
+  CROSS JOIN LATERAL (
+    SELECT FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND h.queue = class.queue AND h.task = class.task AND h.state = class.state
+      AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~')
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  LIMIT $4) AS counted;
+
+-- count_region: how many finished runs of a region other than `default` have ids between two, up to a bound: by the index alone
+SELECT count(*) FROM (
+  SELECT FROM mainspring.history
+  WHERE namespace = $1 AND region = $5 AND region <> 'default' AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~')
+  LIMIT $4) AS counted;
+
 -- list_classes: finished runs of some classes, newest first: the newest of each, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
@@ -270,20 +286,20 @@ WHERE namespace = $1 AND key = $6 AND key IS NOT NULL AND id >= coalesce($2::tex
   AND ($14::text IS NULL OR options::json ->> 'submitted_by' = $14)
 ORDER BY id DESC LIMIT $4;
 
--- list_late: finished runs of some steps of lateness, newest first: the newest of each, merged
+-- list_late: finished runs of some steps of lateness and of duration, newest first: the newest of each pair, merged
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of, finished_at
 FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
-  FROM unnest($6::integer[]) AS class (step)
+  FROM unnest($6::integer[], $12::integer[]) AS class (step, length)
   CROSS JOIN LATERAL (
     SELECT h.id, h.finished_at FROM mainspring.history AS h
     WHERE h.namespace = $1 AND width_bucket(h.started_at - h.due_at, '{60000000,600000000,3600000000,86400000000}'::bigint[]) = class.step
+      AND width_bucket(h.finished_at - h.started_at, '{60000000,600000000,3600000000,86400000000}'::bigint[]) = class.length
       AND h.started_at - h.due_at >= 60000000 AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.state = ANY ($5::text[])
       AND ($7::text IS NULL OR h.job = $7) AND ($8::text IS NULL OR h.task = $8) AND ($9::text IS NULL OR h.queue = $9)
       AND ($10::text IS NULL OR h.options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR h.region = $11)
-      AND ($12::bigint IS NULL OR h.finished_at - h.started_at >= $12)
       AND ($13::text IS NULL OR h.options::json ->> 'submitted_by' = $13)
     ORDER BY h.id DESC LIMIT $4) AS newest
   ORDER BY newest.id DESC LIMIT $4) AS found
@@ -343,6 +359,23 @@ WHERE namespace = $1 AND region = $6 AND id >= coalesce($2::text, '') AND id < c
   AND region <> 'default'
 ORDER BY id DESC LIMIT $4;
 
+-- list_region_classes: finished runs of some classes in a region other than `default`. The last condition is that of the index
+SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+       NULL, progress, progress_note, result, error, retry_of, finished_at
+FROM (
+  SELECT newest.id AS newest_id, newest.finished_at AS newest_at
+  FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
+  CROSS JOIN LATERAL (
+    SELECT h.id, h.finished_at FROM mainspring.history AS h
+    WHERE h.namespace = $1 AND h.queue = class.queue AND h.task = class.task AND h.state = class.state
+      AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.finished_at >= $8
+      AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9) AND h.region = $10 AND h.region <> 'default'
+    ORDER BY h.id DESC LIMIT $4) AS newest
+  ORDER BY newest.id DESC LIMIT $4) AS found
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+ORDER BY id DESC;
+
 -- list_tagged: finished runs with a tag in some states, newest first: the newest of each state, merged. Runs that finished before $9 have no row
 -- with their state: among them, those with the tag
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
@@ -390,8 +423,7 @@ FROM (
 CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
 ORDER BY id DESC;
 
--- count_tagged: how many finished runs with a tag are in some states, each counted up to a bound: by the tags alone, except for those without a
--- state
+-- count_tagged: how many finished runs with a tag are in some states, up to a bound: by the tags alone, except for those without a state
 SELECT count(*) FROM (
   SELECT 1 FROM unnest($6::text[]) AS class (state)
   CROSS JOIN LATERAL (
@@ -404,7 +436,8 @@ SELECT count(*) FROM (
    JOIN mainspring.history AS h ON h.id = t.id AND h.finished_at = t.finished_at
    WHERE t.namespace = $1 AND t.tag = $5 AND t.id >= coalesce($2::text, '') AND t.id < coalesce($3::text, '~') AND t.finished_at < $7
      AND h.state = ANY ($6)
-   LIMIT $4)) AS counted;
+   LIMIT $4)
+  LIMIT $4) AS counted;
 
 -- states_of_tags_since: from which instant on tags are kept with the states of their runs
 SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';

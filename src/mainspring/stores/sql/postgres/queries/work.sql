@@ -5,14 +5,14 @@
 -- server's time. The outer limit is reached before later places are looked at. Places in paused queues are passed over, by an array that is
 -- read once: a join could change their order.
 SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
-       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.care AS special, r.gates, place.number
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates, place.number
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
      AS place (queue, region, priority, due_from, seq_from, number)
 CROSS JOIN LATERAL (
-  SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, care, gates
+  SELECT id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, job_id, seq, special, gates
   FROM mainspring.runs
   WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
-    AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
+    AND due_at <= $12 AND (due_at <= $8 OR NOT special) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
     AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
   ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
 WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))
@@ -27,10 +27,10 @@ WITH found AS MATERIALIZED (
   FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
        AS place (queue, region, priority, due_from, seq_from, number)
   CROSS JOIN LATERAL (
-    SELECT ctid AS spot, id, priority, due_at, seq, care
+    SELECT ctid AS spot, id, priority, due_at, seq, special
     FROM mainspring.runs
     WHERE state = 'pending' AND namespace = $7 AND queue = place.queue AND region = place.region AND priority = place.priority
-      AND due_at <= $12 AND (due_at <= $8 OR NOT care) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
+      AND due_at <= $12 AND (due_at <= $8 OR NOT special) AND (due_at, seq) > (place.due_from, place.seq_from) AND task = ANY ($9::text[])
       AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
     ORDER BY due_at, seq LIMIT $10 FOR UPDATE SKIP LOCKED) AS r
   WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))
@@ -41,7 +41,7 @@ taken AS (
   SET state = 'running', token = token + 1, worker = $13, claimed_until = (SELECT until FROM held), started_at = greatest($8, due_at),
       reason = ''
   WHERE ctid = ANY (ARRAY(
-    SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE care) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10))
+    SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE special) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10))
   RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
@@ -52,7 +52,7 @@ logged AS (
            ',') || ']', $8
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
-       t.claimed_until, t.job_id, f.seq, f.care AS special, f.number,
+       t.claimed_until, t.job_id, f.seq, f.special, f.number,
        CASE WHEN (SELECT count(*) FROM found) < $11 THEN (
          SELECT min(r.due_at)
          FROM unnest($2::text[], $3::text[], $4::smallint[]) AS place (queue, region, priority)
@@ -62,7 +62,7 @@ SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority
              AND due_at > $12 AND task = ANY ($9::text[]) AND (expires_at IS NULL OR expires_at >= $8 OR attempt > 0)
            ORDER BY due_at, seq LIMIT 1) AS r
          WHERE place.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $7))) END AS next_due
-FROM (SELECT) AS always LEFT JOIN (found AS f LEFT JOIN taken AS t ON t.id = f.id) ON f.care OR t.id IS NOT NULL
+FROM (SELECT) AS always LEFT JOIN (found AS f LEFT JOIN taken AS t ON t.id = f.id) ON f.special OR t.id IS NOT NULL
 ORDER BY f.priority * $15::bigint + f.due_at, f.seq;
 
 -- take: claim runs that are locked
@@ -138,7 +138,7 @@ WHERE namespace = $1 AND notice ->> 'name' = $2 ORDER BY heartbeat_at DESC, id L
 
 -- amend: what is different about runs that were given back
 UPDATE mainspring.runs AS r
-SET reason = e.reason, options = e.options, priority = coalesce(e.priority, r.priority), care = r.care OR e.gate IS NOT NULL,
+SET reason = e.reason, options = e.options, priority = coalesce(e.priority, r.priority), special = r.special OR e.gate IS NOT NULL,
     gates = CASE WHEN e.gate IS NULL OR e.gate = ANY (r.gates) THEN r.gates ELSE coalesce(r.gates, '{}') || e.gate END,
     due_at = greatest(r.due_at, (SELECT mainspring.store_now($7)) + e.delay)
 FROM unnest($1::text[], $2::text[], $3::text[], $4::smallint[], $5::text[], $6::bigint[]) AS e (id, reason, options, priority, gate, delay)

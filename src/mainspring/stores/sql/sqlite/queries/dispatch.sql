@@ -19,6 +19,6 @@ SELECT min(due_at) FROM runs
 WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND priority = ?4 AND due_at > ?5;
 
 -- delivered: those of some runs that a worker may have. `+` leaves the index of ids: the others lead to every run of the queue
-SELECT id, token, priority, due_at, seq, care FROM runs
+SELECT id, token, priority, due_at, seq, special FROM runs
 WHERE id IN (SELECT value FROM json_each(?1)) AND state = 'pending' AND +namespace = ?2 AND due_at <= ?3
   AND +task IN (SELECT value FROM json_each(?4)) AND queue IN (SELECT value FROM json_each(?5)) AND region IN (SELECT value FROM json_each(?6));

@@ -32,7 +32,7 @@ FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
 DELETE FROM runs WHERE seq IN (SELECT value FROM json_each(?));
 
 -- back_to_pending: give a running run back to the queue
-UPDATE runs SET state = 'pending', reason = ?1, due_at = max(due_at, ?2), attempt = attempt + ?3, losses = losses + ?4, care = max(care, ?4),
+UPDATE runs SET state = 'pending', reason = ?1, due_at = max(due_at, ?2), attempt = attempt + ?3, losses = losses + ?4, special = max(special, ?4),
                 worker = NULL, claimed_until = NULL, started_at = NULL
 WHERE seq = ?5 AND state = 'running';
 

@@ -1,5 +1,5 @@
 -- accept: one run that waits for nothing; whether it is known already will be seen when it is taken in
-INSERT INTO inbox (id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
+INSERT INTO inbox (id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
                    retry_of, created_at, noted_for, request_id)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
@@ -7,24 +7,24 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 SELECT 1 FROM inbox LIMIT 1;
 
 -- take_in: in the order of acceptance, what is not known yet, unfinished or finished
-INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+INSERT INTO runs (state, id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
                   key, retry_of, created_at)
-SELECT 'pending', id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+SELECT 'pending', id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
        key, retry_of, created_at
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
 RETURNING created_at, namespace, id, job_id, job, task;
 
 -- fitting: how many there are, how many of them a worker could start at once, and whether anything stands in the queue
-SELECT count(*), count(*) FILTER (WHERE NOT care AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
+SELECT count(*), count(*) FILTER (WHERE NOT special AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
                                   AND region IN (SELECT value FROM json_each(?4)) AND task IN (SELECT value FROM json_each(?5))),
        EXISTS (SELECT 1 FROM runs INDEXED BY runs_claimable WHERE state = 'pending')
 FROM inbox;
 
 -- start: as take_in, but each is claimed already
-INSERT INTO runs (state, token, worker, claimed_until, started_at, id, args, care, namespace, queue, region, task, options, priority, due_at,
+INSERT INTO runs (state, token, worker, claimed_until, started_at, id, args, special, namespace, queue, region, task, options, priority, due_at,
                   expires_at, job_id, job, fire_at, idx, key, retry_of, created_at)
-SELECT 'running', 1, ?1, ?2, ?3, id, args, care, namespace, queue, region, task, options, priority, due_at,
+SELECT 'running', 1, ?1, ?2, ?3, id, args, special, namespace, queue, region, task, options, priority, due_at,
        expires_at, job_id, job, fire_at, idx, key, retry_of, created_at
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING

@@ -42,6 +42,9 @@ SELECT position, created_at FROM outbox WHERE position >= ? ORDER BY position LI
 -- tallied: up to where events are counted
 SELECT value FROM counters WHERE name = 'heard:tallies';
 
+-- uncounted_since: when the oldest transaction was recorded whose events are not counted, be they public or not
+SELECT created_at FROM outbox WHERE position >= coalesce((SELECT value FROM counters WHERE name = 'heard:tallies'), 0) ORDER BY position LIMIT 1;
+
 -- note_tallied: up to where events are counted now
 INSERT INTO counters (name, value) VALUES ('heard:tallies', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1;
 

@@ -5,24 +5,24 @@ SELECT id FROM history WHERE id IN (SELECT value FROM json_each(?1));
 
 -- insert: accept one run
 INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job,
-                  fire_at, idx, key, gates, blocked_on, lines, waits_for, care, retry_of, created_at)
+                  fire_at, idx, key, gates, blocked_on, lines, waits_for, special, retry_of, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- insert_rows: accept runs that wait for nothing and are known to be new
-INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+INSERT INTO runs (state, id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
                   key, retry_of, created_at)
 SELECT 'pending', * FROM (VALUES :rows);
 
 -- insert_one: accept one run that waits for nothing, unless it exists already, unfinished or finished
-INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+INSERT INTO runs (state, id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
                   key, retry_of, created_at)
 SELECT 'pending', ?1, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM history WHERE id = ?1)
 ON CONFLICT (id) DO NOTHING;
 
 -- insert_alike: accept runs that differ only in id and arguments
 WITH new (id, args) AS (VALUES :rows)
-INSERT INTO runs (state, id, args, care, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
+INSERT INTO runs (state, id, args, special, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx,
                   key, retry_of, created_at)
 SELECT 'pending', id, args, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ? FROM new;
 
@@ -207,14 +207,15 @@ WHERE namespace = :namespace AND key = :key AND key IS NOT NULL AND id >= :since
   AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
--- newest_late: the newest finished runs of one step of lateness
-SELECT id FROM history INDEXED BY history_by_delay
+-- newest_late: the newest finished runs of one step of lateness and one of duration
+SELECT id FROM history INDEXED BY history_by_delay_and_duration
 WHERE namespace = :namespace AND started_at - due_at >= 60000000
   AND (started_at - due_at >= 600000000) + (started_at - due_at >= 3600000000) + (started_at - due_at >= 86400000000) = :step
+  AND (finished_at - started_at >= 60000000) + (finished_at - started_at >= 600000000) + (finished_at - started_at >= 3600000000)
+    + (finished_at - started_at >= 86400000000) = :length
   AND id >= :since AND id < :before AND instr(:states, state) > 0
   AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
-  AND (:took IS NULL OR finished_at - started_at >= :took)
   AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
 ORDER BY id DESC LIMIT :limit;
 
@@ -247,6 +248,12 @@ WHERE state = 'running' AND namespace = :namespace AND started_at - due_at >= :l
 SELECT id FROM history INDEXED BY history_by_region
 WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before AND instr(:states, state) > 0
   AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
+ORDER BY id DESC LIMIT :limit;
+
+-- newest_of_region_class: the newest finished runs of one class in a region other than `default`. The last condition is that of the index
+SELECT id FROM history INDEXED BY history_by_region_and_class
+WHERE namespace = :namespace AND region = :region AND queue = :queue AND task = :task AND state = :state AND id >= :since AND id < :before
   AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
 ORDER BY id DESC LIMIT :limit;
 

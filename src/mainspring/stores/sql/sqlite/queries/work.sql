@@ -1,7 +1,7 @@
 -- candidates: due runs of some tasks in one queue and region, priority by priority, longest due first; read from the index alone, in its
 -- order, since the cross join fixes that of the priorities. As one text: a row at a time, each would hand the interpreter's lock around
-SELECT json_group_array(json_array(due_at, seq, care)) FROM (
-  SELECT due_at, seq, care FROM json_each(?1) CROSS JOIN runs INDEXED BY runs_claimable
+SELECT json_group_array(json_array(due_at, seq, special)) FROM (
+  SELECT due_at, seq, special FROM json_each(?1) CROSS JOIN runs INDEXED BY runs_claimable
   WHERE state = 'pending' AND namespace = ?2 AND queue = ?3 AND region = ?4 AND priority = json_each.value AND due_at <= ?5
     AND task IN (SELECT value FROM json_each(?6))
   LIMIT ?7);
@@ -83,7 +83,7 @@ FROM workers AS w, json_each(w.notices) AS notice
 WHERE namespace = ? AND json_extract(notice.value, '$.name') = ? ORDER BY heartbeat_at DESC, w.id LIMIT 200;
 
 -- amend: what is different about a run that was given back
-UPDATE runs SET reason = ?1, options = ?2, priority = coalesce(?3, priority), gates = coalesce(?4, gates), care = max(care, ?4 IS NOT NULL),
+UPDATE runs SET reason = ?1, options = ?2, priority = coalesce(?3, priority), gates = coalesce(?4, gates), special = max(special, ?4 IS NOT NULL),
                 due_at = max(due_at, ?5)
 WHERE seq = ?6 AND state = 'pending';
 
