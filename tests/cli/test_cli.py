@@ -16,10 +16,10 @@ import click
 import pytest
 
 from cli_work import FILMS, Terminal
-from mainspring.cli.lazy import LazyGroup
+from mainspring.cli.lazy import Errand, LazyGroup
 from mainspring.cli.main import cli as root
 from mainspring.cli.output.errors import explain
-from mainspring.cli.session import Session
+from mainspring.cli.session import LOCAL, Session
 from mainspring.errors import RunFailed, StoreFull, StoreReadOnly, WaitTimeout
 from mainspring.stores.sql import load_migrations
 from mainspring.version import VERSION
@@ -89,9 +89,16 @@ class TestHelp:
             assert option in answer.out
 
     def test_it_says_in_one_line_what_each_command_does(self, cli: Terminal) -> None:
-        for path in ((), ("job",), ("run",), ("db",)):
+        for path in (("job",), ("run",), ("db",)):
             lines = cli(*path, "--help").out.partition("Commands:")[2].strip().splitlines()
             assert all(len(line.split(maxsplit=1)) == 2 and line.endswith(".") for line in lines), lines
+
+    def test_the_commands_of_the_program_are_listed_by_purpose(self, cli: Terminal) -> None:
+        text = cli("--help").out.partition("Run it:")[2]
+        parts = [part.strip().splitlines() for part in text.split("\n\n")]
+        assert [part[0] for part in parts[1:]] == ["Jobs and runs:", "See what happens:", "Plan ahead:", "Operate it:"]
+        listed = [line.split()[0] for part in [parts[0], *(part[1:] for part in parts[1:])] for line in part]
+        assert listed == list(root.entries)
 
     def test_the_version_is_printed(self, cli: Terminal) -> None:
         assert cli("--version").out == f"mainspring {VERSION}\n"
@@ -339,3 +346,41 @@ class TestApps:
         assert answer.code == 2
         assert words in answer.err
         assert "Traceback" not in answer.err
+
+
+class TestHints:
+    def test_commands_in_hints_and_errors_reach_what_the_command_line_named(self, cli: Terminal) -> None:
+        place = ("--store", "sqlite:///other.db", "--namespace", "shop")
+        told = cli("run", "submit", "--command", "true", *place)
+        hint, warning = told.err.splitlines()
+        assert hint.endswith("--store sqlite:///other.db --namespace shop")
+        assert "`mainspring up --store sqlite:///other.db --namespace shop`" in warning
+        wrong = cli("run", "show", "nothing", *place)
+        assert "`mainspring run list --store sqlite:///other.db --namespace shop`" in wrong.err
+
+    def test_a_command_ends_before_the_program_that_it_starts(self) -> None:
+        session = Session(namespace="a b")
+        completed = session.complete("Say `mainspring scale --max 2 -- worker APP`.")
+        assert completed == "Say `mainspring scale --max 2 --namespace 'a b' -- worker APP`."
+
+    def test_a_password_is_not_repeated(self) -> None:
+        session = Session(store="postgresql://ann:secret@db/shop")
+        assert session.complete("Watch it: mainspring run wait 3f8k") == (
+            "Watch it: mainspring run wait 3f8k --store URL"
+        )
+
+    def test_a_server_is_named_where_a_server_can_answer(self) -> None:
+        session = Session(server="http://a:8321")
+        assert session.complete("`mainspring run list`") == "`mainspring run list --server http://a:8321`"
+        assert session.complete("`mainspring worker APP`") == "`mainspring worker APP`"
+
+    def test_the_commands_that_only_a_store_can_answer_are_known(self) -> None:
+        takes_server = set()
+        for path in every_command():
+            command: click.Command | None = root
+            for name in path:
+                assert isinstance(command, LazyGroup)
+                command = command.get_command(click.Context(root), name)
+            if isinstance(command, Errand):
+                takes_server.add(path[0])
+        assert takes_server == set(root.entries) - LOCAL

@@ -90,17 +90,6 @@ class TestSubmit:
         answer = cli("run", "submit", "other", "--idempotency-key", "k")
         assert (answer.code, "was used for another request" in answer.err) == (1, True)
 
-    def test_without_its_app_it_is_said_that_what_a_task_declares_does_not_hold(
-        self, cli: Terminal, request: pytest.FixtureRequest
-    ) -> None:
-        films = cli.write("films.py", FILMS)
-        cli.store(lambda store: store.register(a_worker("w", tasks=("encode", "command"))))
-        words = "What encode declares (priority, timeout, retries, limit ...) holds only with --app APP."
-        asks_store = request.node.callspec.params["cli"] == "store"
-        assert (words in cli("run", "submit", "encode", "--arg", "video=v1").err) == asks_store
-        assert "--app" not in cli("run", "submit", "encode", "--app", films, "--arg", "video=v1").err
-        assert "--app" not in cli("run", "submit", "--command", "true").err
-
     def test_an_app_gives_its_options_and_checks_arguments(self, cli: Terminal) -> None:
         films = cli.write("films.py", FILMS)
         run = cli.json("run", "submit", "encode", "--app", films, "--arg", "video=v1")

@@ -236,7 +236,8 @@ JOURNEY: tuple[tuple[str, ...], ...] = (
 
 
 def without_what_differs(text: str) -> str:
-    """Ids, instants, times from now, the owner of a job and the submitter of a run differ each time."""
+    """Ids, instants, times from now, the owner of a job and the submitter of a run differ each time, and with their
+    lengths where lines end."""
     text = re.sub(r"(?m)^Page: .*\n", "", text)  # Only a server has pages.
     text = re.sub(r"\b[0-9a-z]{26}\b", "ID", text)
     text = re.sub(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?( ?[+-]\d\d:\d\d|Z)?", "INSTANT", text)
@@ -246,7 +247,7 @@ def without_what_differs(text: str) -> str:
     text = re.sub(r"\b[0-9a-z]{8}\b", "SHORT", text)
     text = re.sub(r'"(api|cli)"|\b(api|cli)(?= · version)', "OWNER", text)
     text = re.sub(r'"submitted_by": (null|"ann")', "SUBMITTER", text).replace("SPAN) by ann", "SPAN)")
-    return re.sub(r" +", " ", text)
+    return re.sub(r"\s+", " ", text)
 
 
 @pytest.mark.parametrize("flags", [(), ("--json",)], ids=["for people", "for programs"])

@@ -35,6 +35,10 @@ async def nap(seconds: float) -> str:
 async def blocks() -> None:
     time.sleep(600)
 
+@app.task(retry=Retry(1, delay="1h"))
+def fails() -> None:
+    raise ValueError("not today")
+
 @app.task
 async def stubborn() -> None:
     while True:
@@ -213,11 +217,12 @@ class TestWorker:
         process = cli.start("worker", "tasks.py", "--concurrency", "3")
         assert cli.finish("run", "wait", run_id, "--timeout", "15s").out == '"rested"\n'
         (worker,) = cli.json("workers")
-        assert (worker["concurrency"], worker["tasks"]) == (3, ["command", "http", "blocks", "nap", "stubborn"])
+        assert worker["concurrency"] == 3
+        assert worker["tasks"] == ["command", "http", "blocks", "fails", "nap", "stubborn"]
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
-        assert "app tasks (tasks.py), 3 tasks" in err
+        assert "app tasks (tasks.py), 4 tasks" in err
         assert cli.json("job", "show", "hello")["firings"] == []
 
     def test_asked_for_it_shows_each_start_and_end(self, cli: Terminal) -> None:
@@ -328,3 +333,40 @@ class TestReload:
         answer = cli.finish("up", "--reload", "--concurrency", "0")
         assert answer.code == 2
         assert "concurrency: 0 is not a count" in answer.err
+
+
+class TestBurst:
+    def test_a_worker_stops_when_nothing_is_due_or_running(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        first = cli.json("run", "submit", "nap", "--arg", "seconds=0.5")["run_id"]
+        then = cli.json("run", "submit", "nap", "--arg", "seconds=0", "--after", first)["run_id"]
+        retried = cli.json("run", "submit", "fails", "--app", "tasks.py")["run_id"]
+        later = cli.json("run", "submit", "nap", "--arg", "seconds=0", "--delay", "1h")["run_id"]
+        unknown = cli.json("run", "submit", "elsewhere")["run_id"]
+        answer = cli.finish("worker", "tasks.py", "--burst")
+        assert answer.code == 0, answer.err
+        states = [state_of(cli, run_id) for run_id in (first, then, retried, later, unknown)]
+        assert states == ["succeeded", "succeeded", "pending", "pending", "pending"]
+
+    def test_it_waits_for_what_other_workers_run_in_its_queues(self, cli: Terminal) -> None:
+        process, run_id = up_with_running(cli, "nap", "--arg", "seconds=3")
+        assert cli.finish("worker", "tasks.py", "--burst").code == 0
+        assert state_of(cli, run_id) == "succeeded"
+        process.terminate()
+        process.wait(PATIENCE_S)
+
+    def test_a_paused_queue_counts_as_empty(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]
+        cli.json("queues", "--pause", "default")
+        assert cli.finish("worker", "tasks.py", "--burst").code == 0
+        assert state_of(cli, run_id) == "pending"
+
+    def test_it_fails_if_it_is_stopped_before(self, cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("MAINSPRING_DRAIN_GRACE", "100ms")
+        cli.write("tasks.py", TASKS)
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=600")["run_id"]
+        answer = cli.finish("worker", "tasks.py", "--burst", "--for", "2s")
+        assert answer.code == 1
+        assert "stopped before its queues were empty" in answer.err
+        assert state_of(cli, run_id) == "pending"

@@ -1,4 +1,5 @@
-"""Django's admin links to the web UI; from Django 6 on, `django.tasks` submits runs. Each in a process of its own."""
+"""Django's admin links to the web UI; `manage.py mainspring` works on the app; from Django 6 on, `django.tasks` submits
+runs. Each in a process of its own."""
 
 from __future__ import annotations
 
@@ -62,6 +63,17 @@ assert b"/admin/mainspring/runs/" not in client.get("/admin/").content
 with __import__("django").test.override_settings(MAINSPRING_UI=""):
     client.login(username="ann", password="x")
     assert b"/admin/mainspring/runs/" not in client.get("/admin/").content
+"""
+COMMANDS = """
+import contextlib, io
+from django.core.management import call_command
+said = io.StringIO()
+with contextlib.redirect_stderr(said):
+    call_command("mainspring", "run", "submit", "--command", "true")
+assert Path("work.db").exists(), "the command did not use the store of the app"
+assert "python manage.py mainspring run wait " in said.getvalue(), said.getvalue()
+call_command("mainspring", "job", "list")
+assert not Path("mainspring.db").exists()
 """
 SHOP_TASKS = """
 from django.tasks import task
@@ -152,6 +164,10 @@ def play(folder: Path, script: str) -> None:
 
 def test_the_admin_links_to_the_web_ui(tmp_path: Path) -> None:
     play(tmp_path, ADMIN)
+
+
+def test_commands_use_the_store_of_the_app_and_hints_name_their_program(tmp_path: Path) -> None:
+    play(tmp_path, COMMANDS)
 
 
 @pytest.mark.skipif(

@@ -173,7 +173,11 @@ async def test_a_killed_autoscaler_kills_no_work_and_the_next_one_adopts_the_wor
         assert len(site.notes("begin")) == len(site.notes("end")) == 3
         second.terminate()  # Its workers are no children of it, and yet it ends them.
         assert await asyncio.to_thread(second.wait, PATIENCE_S) == 0
-        assert workers_of(site) == []
+
+        async def are_gone() -> bool:
+            return workers_of(site) == []
+
+        await until(are_gone, site)
 
 
 async def test_a_killed_worker_is_replaced(site: Site) -> None:

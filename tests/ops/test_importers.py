@@ -225,7 +225,8 @@ def test_a_real_store_of_apscheduler_is_only_read(tmp_path: Path) -> None:
     from apscheduler.triggers.interval import IntervalTrigger
 
     url = f"sqlite:///{tmp_path / 'jobs.sqlite'}"
-    scheduler = BackgroundScheduler(jobstores={"default": SQLAlchemyJobStore(url=url)}, timezone=ZoneInfo(BERLIN))
+    jobs = SQLAlchemyJobStore(url=url)
+    scheduler = BackgroundScheduler(jobstores={"default": jobs}, timezone=ZoneInfo(BERLIN))
     scheduler.start(paused=True)
     later = datetime(2100, 1, 1, 8, tzinfo=UTC)
     scheduler.add_job(work, "cron", hour=4, minute=30, day_of_week="mon-fri", id="weekdays", kwargs={"b": "x"})
@@ -236,6 +237,7 @@ def test_a_real_store_of_apscheduler_is_only_read(tmp_path: Path) -> None:
     scheduler.add_job(work, "cron", second="*/20", id="seconds", kwargs={"a": Own})
     scheduler.add_job(work, "cron", year=2027, id="year")
     scheduler.shutdown()
+    jobs.engine.dispose()  # The scheduler's thread may connect once more after the store was shut down.
     before = (tmp_path / "jobs.sqlite").read_bytes()
 
     app = Mainspring(f"sqlite:///{tmp_path / 'a.db'}")
@@ -373,3 +375,33 @@ def test_a_dry_run_stores_nothing_and_an_import_stores_what_it_showed(
 def test_an_app_that_cannot_be_imported_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["import", "celery", "no_such_module:app"]) == 2
     assert "no_such_module" in capsys.readouterr().err
+
+
+def test_a_celery_module_that_fails_is_named_with_its_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "failing_beat.py").write_text("app = None\nraise RuntimeError('no ephem')\n")
+    assert run(["import", "celery", "failing_beat:app"]) == 1
+    shown = capsys.readouterr().err
+    assert "failing_beat could not be imported: RuntimeError: no ephem (failing_beat.py, line 2)" in shown
+
+
+def test_imported_jobs_are_in_the_store_of_the_app_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "beat_of_shop.py").write_text(
+        "from celery import Celery\napp = Celery('shop', set_as_current=False)\n"
+        "app.conf.beat_schedule = {'daily': {'task': 'report', 'schedule': 60.0, 'args': ('sales',)}}\n"
+    )
+    (tmp_path / "work_of_shop.py").write_text(
+        "from mainspring import Mainspring\napp = Mainspring('sqlite:///shop.db')\n\n"
+        "@app.task\ndef report(kind: str) -> None: ...\n"
+    )
+    assert run(["import", "celery", "beat_of_shop:app", "--app", "work_of_shop.py"]) == 0
+    assert (tmp_path / "shop.db").exists()
+    assert not (tmp_path / "mainspring.db").exists()
+    capsys.readouterr()
+    assert run(["job", "list", "--json", "--store", "sqlite:///shop.db"]) == 0
+    assert [job["name"] for job in json.loads(capsys.readouterr().out)] == ["daily"]

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from mainspring import Mainspring
 from mainspring.errors import InvalidInput, NotSerialisable
+from mainspring.sdk.loading import load_app
 from mainspring.testing import ManualScheduler
 
 
@@ -113,3 +114,34 @@ def test_pydantic_is_not_imported() -> None:
         "@app.task\ndef t(n: int) -> int: return n\nt.encode_args({'n': 1})\nprint('pydantic' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "False\n"
+
+
+LATER = """
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from mainspring import Mainspring
+if TYPE_CHECKING:
+    from decimal import Decimal
+app = Mainspring("sqlite:///:memory:")
+
+@app.task
+def pack(order: Order, weight: Decimal | None = None) -> list[Order]:
+    return [order]
+
+@dataclass
+class Order:
+    number: int
+"""
+
+
+async def test_annotations_may_name_what_comes_later_or_what_only_a_type_checker_sees(tmp_path: Path) -> None:
+    # From Python 3.14 on, every module postpones its annotations; before, those that ask for it.
+    postponed = "" if sys.version_info >= (3, 14) else "from __future__ import annotations\n"
+    file = tmp_path / "packing.py"
+    file.write_text(postponed + LATER)
+    task = load_app(str(file)).tasks["pack"]
+    order = sys.modules["packing"].Order
+    text = task.encode_args({"order": order(number=7), "weight": 2})
+    assert task.signature.decode(text) == {"order": order(number=7), "weight": 2}
+    with pytest.raises(InvalidInput, match=r"pack\(order: Order, weight: Decimal \| None = None\) -> list\[Order\]"):
+        task.signature.decode('{"order":{"number":"seven"}}')

@@ -24,9 +24,17 @@ class Entry(NamedTuple):
 class LazyGroup(click.Group):
     """A group that knows the names and summaries of its commands, and imports the one that is called."""
 
-    def __init__(self, name: str, summary: str, entries: Mapping[str, Entry | LazyGroup]) -> None:
+    def __init__(
+        self,
+        name: str,
+        summary: str,
+        entries: Mapping[str, Entry | LazyGroup],
+        headings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`headings` divide a long list in the help: each is the first command of a section and its title."""
         super().__init__(name, help=summary, short_help=summary, context_settings=dict(CONTEXT))
         self.entries = entries
+        self.headings = headings or {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order of the table, which is the order in which people need them."""
@@ -55,8 +63,15 @@ class LazyGroup(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the list of commands from the table alone, so that help imports none of them."""
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, _summary(entry)) for name, entry in self.entries.items()])
+        sections: dict[str, list[tuple[str, str]]] = {}
+        heading = "Commands"
+        for name, entry in self.entries.items():
+            heading = self.headings.get(name, heading)
+            sections.setdefault(heading, []).append((name, _summary(entry)))
+        width = max(len(name) for name in self.entries)
+        for heading, rows in sections.items():
+            with formatter.section(heading):
+                formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
 
 
 class SourceGroup(LazyGroup):

@@ -81,47 +81,58 @@ cli = LazyGroup(
         "server": Entry("mainspring.cli.processes.server:server", "Serve the API, and schedule."),
         "worker": Entry("mainspring.cli.processes.up:worker", "Run a worker."),
         "scale": Entry("mainspring.cli.admin.scale:scale", "Run as many workers as the load needs."),
-        "ui": Entry("mainspring.cli.web.ui:ui", "Open the web UI in the browser, signed in."),
-        "top": Entry("mainspring.cli.web.top:top", "Watch the overview in the terminal."),
         "job": LazyGroup("job", "Look at jobs and change them.", _JOBS),
         "run": LazyGroup("run", "Submit runs, look at them, wait for them.", _RUNS),
-        "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
-        "import": SourceGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
         "calendar": LazyGroup("calendar", "Look at calendars, save and remove them.", _CALENDARS),
+        "import": SourceGroup("import", "Make jobs of the schedules of other systems.", _IMPORTS),
+        "export": Entry("mainspring.cli.jobs.kubernetes:export", "Print jobs as CronJobs of Kubernetes."),
+        "ui": Entry("mainspring.cli.web.ui:ui", "Open the web UI in the browser, signed in."),
+        "top": Entry("mainspring.cli.web.top:top", "Watch the overview in the terminal."),
         "workers": Entry("mainspring.cli.admin.workers:workers", "List workers."),
-        "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
         "queues": Entry("mainspring.cli.views.queues:queues", "List queues, pause or resume one."),
+        "regions": Entry("mainspring.cli.admin.workers:regions", "Show how regions stand."),
+        "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
         "errors": Entry("mainspring.cli.views.errors:errors", "List kinds of failure."),
         "service-levels": Entry(
             "mainspring.cli.views.service_levels:service_levels", "Show how punctually runs started, by priority."
         ),
-        "load": Entry("mainspring.cli.views.load:load", "Show what is planned to start."),
-        "cluster": Entry("mainspring.cli.admin.cluster:cluster", "Show the leader, the nodes and the terms."),
-        "versions": Entry("mainspring.cli.views.installation:versions", "Show which versions run."),
-        "settings": Entry("mainspring.cli.views.installation:show_settings", "Show the settings in effect."),
-        "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "events": Entry("mainspring.cli.admin.trail:events", "Print what happens as it happens."),
         "audit": Entry("mainspring.cli.admin.trail:audit", "List changes made over the API, with their authors."),
+        "load": Entry("mainspring.cli.views.load:load", "Show what is planned to start."),
+        "forecast": Entry("mainspring.cli.admin.forecast:forecast_command", "Show the next day and what does not fit."),
+        "advise": Entry("mainspring.cli.admin.advise:advise_command", "Say which coordination, queue and store fit."),
+        "cost": Entry("mainspring.cli.admin.cost:cost", "Show what the fleet costs, and what would save most."),
+        "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
+        "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
+        "drain": Entry("mainspring.cli.admin.workers:drain", "Ask a worker to stop."),
         "token": LazyGroup("token", "Make tokens for the API, and make them worthless.", _TOKENS),
         "db": LazyGroup("db", "Look after the database.", _DATABASE),
         "backup": LazyGroup("backup", "Back the database up, and restore it.", _BACKUPS),
         "drill": LazyGroup("drill", "Drill the loss of the primary site.", _DRILLS),
-        "doctor": Entry("mainspring.cli.admin.doctor:doctor", "Check that store, broker, lease, cache and sink work."),
-        "cost": Entry("mainspring.cli.admin.cost:cost", "Show what the fleet costs, and what would save most."),
-        "advise": Entry("mainspring.cli.admin.advise:advise_command", "Say which coordination, queue and store fit."),
-        "forecast": Entry("mainspring.cli.admin.forecast:forecast_command", "Show the next day and what does not fit."),
-        "simulate": Entry("mainspring.cli.admin.simulate:simulate", "Run the scheduler where everything fails."),
+        "versions": Entry("mainspring.cli.views.installation:versions", "Show which versions run."),
+        "settings": Entry("mainspring.cli.views.installation:show_settings", "Show the settings in effect."),
         "completion": Entry("mainspring.cli.admin.completion:completion", "Print a script for shell completion."),
+    },
+    headings={
+        "up": "Run it",
+        "job": "Jobs and runs",
+        "ui": "See what happens",
+        "load": "Plan ahead",
+        "doctor": "Operate it",
     },
 )
 cli = click.version_option(VERSION, message="%(prog)s %(version)s")(cli)
 
 
-def run(args: Sequence[str]) -> int:
-    """Execute one command line and answer its exit code: 0 good, 1 failed, 2 usage, 3 the run failed, 4 not allowed."""
-    session = Session(args=tuple(args))
+def run(args: Sequence[str], *, program: str = "mainspring", app: str | None = None) -> int:
+    """Execute one command line and answer its exit code: 0 good, 1 failed, 2 usage, 3 the run failed, 4 not allowed.
+
+    `program` and `app` are for frameworks that have a command line of their own: the words before `args` in it, and
+    the app whose settings hold where a command names no app.
+    """
+    session = Session(args=tuple(args), program=program, app=app)
     try:
-        code = cli.main(list(args), "mainspring", standalone_mode=False, obj=session)
+        code = cli.main(list(args), program, standalone_mode=False, obj=session)
     except Exception as error:
         return explain(error, session)
     return code if isinstance(code, int) else 0

@@ -35,7 +35,10 @@ OWNERS = (OWNER, "api")
 
 def open_app(session: Session, ref: str | None = None, **flags: object) -> Mainspring:
     """The app that `ref` names, or one without tasks, under the settings of this command line."""
-    app = Mainspring(name=OWNER) if ref is None else load_app(ref)
+    if ref is not None:
+        app = load_app(ref)
+    else:
+        app = Mainspring(name=OWNER) if session.app is None else load_app(session.app).without_tasks(OWNER)
     app.job_origin = "cli"
     where = {"store": session.store, "server": session.server, "token": session.token, "namespace": session.namespace}
     app.configure(**where, **flags)

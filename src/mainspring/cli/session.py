@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
+import shlex
 import sys
 from dataclasses import dataclass
-from typing import Literal, TextIO
+from typing import Final, Literal, TextIO
+from urllib.parse import urlsplit
+
+_COMMAND: Final = re.compile(r"`mainspring [^`]+(?=`)|(?<=: )mainspring [^`]+$")
+"""A command that a text names: between backticks, or at its end after a colon."""
+LOCAL: Final = frozenset({"up", "server", "worker", "scale", "ui", "export", "import"}) | frozenset(
+    {"token", "db", "backup", "drill", "doctor", "simulate", "completion"}
+)
+"""Commands that need the store or the machine: they cannot be sent to a server."""
 
 
 @dataclass(slots=True)
@@ -18,6 +28,10 @@ class Session:
     namespace: str | None = None
     args: tuple[str, ...] = ()
     """The whole command line."""
+    program: str = "mainspring"
+    """The words that start a command, where texts name one."""
+    app: str | None = None
+    """The app whose settings hold where a command names none: that of a framework's own program."""
     as_json: bool = False
     color: Literal["auto", "always", "never"] = "auto"
     debug: bool = False
@@ -37,6 +51,24 @@ class Session:
         if self.color != "auto":
             return self.color == "always"
         return not os.environ.get("NO_COLOR") and (stream or sys.stdout).isatty()
+
+    def complete(self, text: str) -> str:
+        """A text for people. Its commands start as this one did and get the store, server and namespace that this
+        command line names, so that they reach the same jobs and runs."""
+        return _COMMAND.sub(lambda found: self._with_place(found[0]), text)
+
+    def _with_place(self, command: str) -> str:
+        place = {"--store": self.store, "--server": self.server, "--namespace": self.namespace}
+        if command.split()[1] in LOCAL:
+            del place["--server"]
+        flags = [f"{flag} {_shown(value)}" for flag, value in place.items() if value is not None]
+        verb, dashes, program = command.replace("mainspring", self.program, 1).partition(" -- ")
+        return " ".join([verb, *flags]) + dashes + program
+
+
+def _shown(url: str) -> str:
+    """A value for a command line. A password stays where it is."""
+    return "URL" if urlsplit(url).password else shlex.quote(url)
 
 
 def is_attended() -> bool:

@@ -77,9 +77,9 @@ class Jobs:
         limit: int | None = None,
         **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs that the filters fit (`JobFilters`), in order of name, or by `sort`: those that will fire, soonest first
-        (`next`), or those that have fired, latest first (`last`). With `last`, each with the newest row of its ledger;
-        with `recent`, with what its latest firings came to."""
+        """Jobs that the filters fit (`JobFilters`), in order of name. `sort="next"` lists those that will fire, soonest
+        first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
+        with `recent`, the outcomes of its latest firings."""
         query = {**filters, "last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
         return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
 

@@ -197,8 +197,8 @@ class Runs:
     async def logs(
         self, run_id: str, *, follow: bool = False, tail: int | None = None, after: int = 0
     ) -> AsyncGenerator[records.Line, None]:
-        """What a run wrote beyond line `after`, all attempts together; only the last `tail` lines; with `follow`, also
-        what it writes from now on, until it has ended."""
+        """What a run wrote beyond line `after`, all attempts together. `tail` limits it to the last lines. With
+        `follow`, also what it writes from now on, until it has ended."""
         kept: Sequence[records.Line] = []
         while True:
             # The state first: everything that a run wrote is stored before its end is.

@@ -139,9 +139,15 @@ class Mainspring:
         self._flags |= flags
         self._settings = None
 
+    def without_tasks(self, name: str) -> Mainspring:
+        """Another app with the settings that the code of this one names, and none of its tasks and jobs."""
+        other = Mainspring(name=name, clock=self.clock)
+        other._code = self._code
+        return other
+
     def forget(self, *names: str) -> None:
-        """Delete these settings from memory, as if no source had named them, so that a program does not hold a secret
-        that it does not need."""
+        """Delete these settings from memory, as if no source had named them: a program holds no secret that it does
+        not need."""
         defaults = Settings()
         values = {name: getattr(defaults, name) for name in names}
         self._settings = msgspec.structs.replace(self.settings, **values)
@@ -213,7 +219,7 @@ class Mainspring:
     def lifespan(self, function: AnyLifespan) -> AnyLifespan:
         """Declare what a process holds while it works: an async function with one `yield`, or an async context manager.
 
-        A worker enters it before it claims runs and leaves it after it has drained; a process of the pool enters it
+        A worker enters it before it claims runs and leaves it after it has drained. A process of the pool enters it
         before its first run. What it yields is `app.state` in tasks and hooks.
         """
         self.hooks.set_lifespan(function)
@@ -249,7 +255,7 @@ class Mainspring:
         return function
 
     def on_leader(self, function: AnyLeaderHook) -> AnyLeaderHook:
-        """Call a plain or async function with the term when this process begins to lead: see docs/coordination.md."""
+        """Call a plain or async function with the term when this process begins to lead."""
         self.leader_hooks.add(self.leader_hooks.on_leader, function)
         return function
 

@@ -24,7 +24,7 @@ def load_app(ref: str) -> Mainspring:
     """
     _add_to_path(Path.cwd())
     target, _, name = _split(ref)
-    module = _load_file(Path(target)) if target.endswith(".py") else _load_module(target)
+    module = _load_file(Path(target)) if target.endswith(".py") else load_module(target)
     return _named(module, target, name) if name else _only(module, target)
 
 
@@ -63,7 +63,8 @@ def _load_file(file: Path) -> ModuleType:
     return module
 
 
-def _load_module(name: str) -> ModuleType:
+def load_module(name: str) -> ModuleType:
+    """The module of a name; AppLoadError, with the line that failed, if it cannot be imported."""
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:

@@ -13,7 +13,7 @@ from mainspring.settings import Algorithm, CommandLevel, Coordination, LogFormat
 class SettingWords(TypedDict, total=False):
     """Every setting but `store`, `namespace` and `broker`, which `Mainspring` names itself.
 
-    None is the same as leaving the word out. `docs/settings.md` says what each means; `mainspring.settings` reads them.
+    None is the same as leaving the word out. The documentation says what each means; `mainspring.settings` reads them.
     """
 
     cache: str | None

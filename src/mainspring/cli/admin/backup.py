@@ -124,7 +124,7 @@ def restore(session: Session, name: str | None, folder: Path, moved: bool) -> No
     """Restore a backup (the newest, or NAME) to the database of --store, which must not exist or must be empty.
 
     Stop all schedulers and workers first. Instants that were due since the backup are recorded as skipped, and runs
-    that had not ended are cancelled: either may have happened after the backup. `job backfill` and `run retry` bring
+    that had not ended are cancelled. Either may have happened after the backup. `job backfill` and `run retry` bring
     back those that are known not to have.
     """
     app, screen = open_app(session), Screen(session)

@@ -63,7 +63,7 @@ class Reference(msgspec.Struct, frozen=True):
 
 @click.command(cls=Errand)
 @click.option("--since", default="24h", show_default=True, metavar="DURATION", help="Measure this long, until now.")
-@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices (TOML); see docs/cost.md.")
+@click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices (TOML), as below.")
 @click.option("--by", type=click.Choice(tuple(_NAMES)), default="tag", show_default=True, help="What to charge by.")
 @click.option("--schedulers", type=click.IntRange(1), default=1, show_default=True, help="How many servers run.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=10_000, show_default=True, help="Read this many runs.")
@@ -80,11 +80,20 @@ def cost(
     prometheus: str | None,
     reference: bool,
 ) -> None:
-    """Show what the fleet costs in a month of 30 days: by component, for a run, for a million, by tag; and what would
-    save most.
+    """Show what the fleet costs in a month of 30 days: by component, for a run, for a million, by tag.
+    It also names what would save most.
 
     Runs and workers of the last 24 hours are measured and scaled to a month. Where more than --limit runs ended, the
     newest are measured and the period is as long as they reach back.
+
+    \b
+    A file of prices has a table per component, in dollars by unit, and one per saving:
+      [components.workers]
+      unit = "worker_hour"  # or busy_hour, cpu_hour, million_runs, scheduler_month, month
+      price = 0.096
+      [savings.spot]
+      component = "workers"
+      share = 0.6
     """
     screen = Screen(session)
     if reference:
@@ -106,7 +115,7 @@ def cost(
     report = with_scheduler(session, look)
     screen.answer(report, lambda: _draw(screen, report, by, cut=report.measured_runs == limit))
     if prices is None:
-        screen.hint("These prices fit a fleet of 3 billion runs a month: name your own with --prices (docs/cost.md).")
+        screen.hint("These prices fit a fleet of 3 billion runs a month: name your own with --prices (see --help).")
 
 
 def _cpu_share(url: str, since_s: float) -> Decimal:
@@ -121,7 +130,7 @@ def _cpu_share(url: str, since_s: float) -> Decimal:
         raise click.UsageError(f"Prometheus at '{url}' does not answer: {error}") from None
     if not found:
         raise click.UsageError(
-            f"Prometheus at '{url}' knows no mainspring_process_cpu_seconds_total: see docs/alerts.md"
+            f"Prometheus at '{url}' knows no mainspring_process_cpu_seconds_total: let it scrape /metrics everywhere"
         )
     return Decimal(found[0]["value"][1])
 

@@ -27,8 +27,8 @@ SHOWN_JOBS, SHOWN_MOVES = 5, 20
 @click.option("--run-time", default="1s", show_default=True, metavar="DURATION", help="Of jobs that never ran.")
 @click.pass_obj
 def forecast_command(session: Session, length: str, places: int | None, run_time: str) -> None:
-    """Show the load of the next day: how many runs, the busiest minute, when more is due than the workers can execute,
-    and which jobs would fit elsewhere.
+    """Show the load of the next day: how many runs, the busiest minute, and when more is due than the workers can
+    execute. It also names the jobs that would fit elsewhere.
 
     A job's runs are taken to last as long as its newest ones did. Retries and submissions are not foreseen.
     """

@@ -14,6 +14,7 @@ from mainspring.cli.lazy import Verb
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.output.screen import Cell, Screen
 from mainspring.cli.session import Session
+from mainspring.testing.simulation.faults import PROFILES
 
 if TYPE_CHECKING:
     from mainspring.testing.simulation import Report, Result, Scenario
@@ -41,12 +42,7 @@ class Words(TypedDict):
 @click.option("--seeds", type=click.IntRange(1), default=20, show_default=True, help="How many seeds to run.")
 @click.option("--first", type=int, default=0, help="The first of them.")
 @click.option("--seed", type=int, help="Run this seed alone.")
-@click.option(
-    "--profile",
-    default="chaos",
-    show_default=True,
-    help="calm, crash, network, time, herd, broker, partitions, visibility or chaos.",
-)
+@click.option("--profile", default="chaos", show_default=True, help=f"What fails: {', '.join(PROFILES)}.")
 @click.option(
     "--minutes", type=click.FloatRange(0.1), default=10.0, show_default=True, help="Virtual minutes of a seed."
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from importlib import import_module
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.operations import Operations
 from mainspring.ops.migrate.found import Comparison, Found, compare
 from mainspring.sdk.app import Mainspring
-from mainspring.sdk.loading import load_app
+from mainspring.sdk.loading import load_app, load_module
 from mainspring.wiring import database_status
 
 Reader = Callable[[Instant, str], list[Found]]
@@ -32,7 +32,9 @@ Reader = Callable[[Instant, str], list[Found]]
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _dry_run = click.option("--dry-run", is_flag=True, help="Show jobs, fire times and losses; store nothing.")
-_app = click.option("--app", "ref", metavar="APP", help="The app with the tasks: it names positional arguments.")
+_app = click.option(
+    "--app", "ref", metavar="APP", help="The app with the tasks: it names positional arguments, and its store is used."
+)
 _functions = stack(_app, _dry_run)
 
 
@@ -63,7 +65,7 @@ def celery(session: Session, celery_app: str, ref: str | None, dry_run: bool) ->
     from mainspring.ops.migrate.celery_beat import read_beat
 
     found, app = _load_object(celery_app), None if ref is None else load_app(ref)
-    _import(session, dry_run, lambda now, owner: read_beat(found, now, namespace=owner, app=app))
+    _import(session, dry_run, lambda now, owner: read_beat(found, now, namespace=owner, app=app), ref)
 
 
 @click.command("apscheduler", cls=Verb)
@@ -79,7 +81,7 @@ def apscheduler(session: Session, url: str, table: str, ref: str | None, dry_run
     from mainspring.ops.migrate.apscheduler_store import read_apscheduler
 
     app = None if ref is None else load_app(ref)
-    _import(session, dry_run, lambda now, owner: read_apscheduler(url, now, namespace=owner, app=app, table=table))
+    _import(session, dry_run, lambda now, owner: read_apscheduler(url, now, namespace=owner, app=app, table=table), ref)
 
 
 @click.command("kubernetes", cls=Verb)
@@ -114,17 +116,19 @@ def _load_object(ref: str) -> Any:
     module, _, name = ref.partition(":")
     sys.path.insert(0, str(Path.cwd()))
     try:
-        loaded = import_module(module)
-        return getattr(loaded, name) if name else loaded.app
-    except (ImportError, AttributeError) as error:
-        raise InvalidInput("app", ref, f"cannot be imported: {error}", "write module:name, as for celery -A") from None
+        return getattr(load_module(module), name or "app")
+    except AttributeError as error:
+        raise InvalidInput("app", ref, f"cannot be used: {error}", "write module:name, as for celery -A") from None
     finally:
         sys.path.pop(0)
 
 
-def _import(session: Session, dry_run: bool, read: Reader) -> None:
-    """Read, compare, store unless it is a dry run, and report. What has no counterpart is named on stderr."""
-    screen, app = Screen(session), open_app(session)
+def _import(session: Session, dry_run: bool, read: Reader, ref: str | None = None) -> None:
+    """Read, compare, store unless it is a dry run, and report. What has no counterpart is named on stderr.
+
+    Jobs go to the store of the app that `ref` names: there its workers look for them.
+    """
+    screen, app = Screen(session), open_app(replace(session, app=ref or session.app))
 
     # A dry run makes no database: where there is none, no job of a name exists.
     is_missing = dry_run and not database_status(app.settings).exists

@@ -100,7 +100,8 @@ def _draw(screen: Screen, ahead: Ahead) -> None:
     if ahead.job is not None and (delay := _jitter(ahead.job)):
         screen.line(f"Its runs start {about(delay)} after each instant (jitter).", "dim")
     if ahead.job is not None and ahead.job.paused_at is not None:
-        screen.line(f"It is paused: none of these fires before `mainspring job resume {ahead.name}`.", "yellow")
+        resume = screen.session.complete(f"`mainspring job resume {ahead.name}`")
+        screen.line(f"It is paused: none of these fires before {resume}.", "yellow")
     screen.line()
     draw_fire_times(screen, ahead.times, ahead.now)
 

@@ -81,11 +81,11 @@ def _print(error: Exception, session: Session) -> None:
 
 def _tell_one(error: Exception, session: Session) -> None:
     message, parts = _parts(error)
-    message = harmless(message)
+    message = harmless(session.complete(message))
     red = session.colored(sys.stderr)
     click.echo(f"{click.style('Error:', fg='red', bold=True) if red else 'Error:'} {message}", err=True, color=red)
     if remedy := parts.get("remedy"):
-        click.echo(f"Try:   {harmless(remedy)}", err=True)
+        click.echo(f"Try:   {harmless(session.complete(remedy))}", err=True)
 
 
 def _parts(error: Exception) -> tuple[str, dict[str, str]]:

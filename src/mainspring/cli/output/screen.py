@@ -79,12 +79,15 @@ class Screen:
     def warn(self, text: str) -> None:
         """Something that deserves attention, whatever is read by programs."""
         colored = self.session.colored(sys.stderr)
-        click.echo(click.style(f"Warning: {harmless(text)}", fg="yellow"), err=True, color=colored)
+        click.echo(click.style(f"Warning: {self._readable(text)}", fg="yellow"), err=True, color=colored)
 
     def hint(self, text: str) -> None:
         """A note on stderr for people; programs that read stdout or JSON never see it."""
         if not self.session.as_json:
-            click.echo(click.style(harmless(text), dim=True), err=True, color=self.session.colored(sys.stderr))
+            click.echo(click.style(self._readable(text), dim=True), err=True, color=self.session.colored(sys.stderr))
+
+    def _readable(self, text: str) -> str:
+        return harmless(self.session.complete(text))
 
     def draw(self, content: RenderableType) -> None:
         """Anything that rich can draw."""
@@ -100,7 +103,7 @@ class Screen:
         if lines:
             self.title(title)
             for line in lines:
-                self.facts([("•", line)], width=1)
+                self.facts([("•", self.session.complete(line))], width=1)
 
     def title(self, text: str) -> None:
         """What the following is about."""

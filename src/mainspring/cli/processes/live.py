@@ -15,8 +15,9 @@ from types import FrameType
 from typing import Any, NamedTuple
 
 from mainspring.cli.opening import check_made
-from mainspring.cli.output.errors import INTERRUPTED
+from mainspring.cli.output.errors import FAILED, INTERRUPTED
 from mainspring.cli.output.screen import Screen
+from mainspring.cli.processes.burst import until_empty
 from mainspring.cli.processes.lines import LinePrinter, listen
 from mainspring.cli.processes.logs import set_up_logging
 from mainspring.cli.processes.succession import Succession
@@ -57,6 +58,8 @@ class ServeOptions(NamedTuple):
     """Whether to create the database if it does not exist; otherwise the process waits for it."""
     beside: Callable[[Runtime], Awaitable[Callable[[], Awaitable[None]]]] | None = None
     """Starts something beside the node, and returns what stops it."""
+    burst: bool = False
+    """Whether to stop once the queues of the worker are empty. Stopped before, the process fails."""
 
 
 class StopRequests:
@@ -199,10 +202,11 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
             node.on_failure = stopping.request_first
         end_signs = systemd.keep_alive(lambda: _is_well(node))
         systemd.notify(systemd.READY)
+        emptied = not service.burst
         if node is None or node.failure is None:
-            await stopping.first.wait()
+            emptied = await _until_stopped(service, node, stopping)
         systemd.notify(systemd.STOPPING)
-        code = await _stop(runtime, stopping, service.screen)
+        code = await _stop(runtime, stopping, service.screen) or (0 if emptied else FAILED)
         end_signs()
         await _briefly(beside)
         if node is not None and node.failure is not None:
@@ -211,6 +215,25 @@ async def _serve(service: ServeOptions, stopping: StopRequests, succession: Succ
     finally:
         await _briefly(asyncio.ensure_future(app.close()))
         lines.close()
+
+
+async def _until_stopped(service: ServeOptions, node: Node | None, stopping: StopRequests) -> bool:
+    """Wait for a request to stop, or until the queues are empty, if that was asked for; whether nothing is left."""
+    if not service.burst or node is None or node.worker is None:
+        await stopping.first.wait()
+        return True
+    worker = node.worker
+    emptied = asyncio.create_task(until_empty(await service.app.open(), lambda: worker.row))
+    stop = asyncio.create_task(stopping.first.wait())
+    await asyncio.wait({emptied, stop}, return_when=asyncio.FIRST_COMPLETED)
+    if emptied.done():
+        emptied.result()
+        stopping.request_first()
+        await stop
+        return True
+    emptied.cancel()
+    service.screen.warn("stopped before its queues were empty")
+    return False
 
 
 def _is_well(node: Node | None) -> bool:

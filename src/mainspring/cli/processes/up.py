@@ -141,15 +141,25 @@ def up(
 @click.command(cls=Verb)
 @click.argument("ref", metavar="[APP]", required=False)
 @worker_options
+@click.option("--burst", is_flag=True, help="Stop when the queues are empty: nothing is due, and nothing runs in them.")
 @click.option("--health-host", help="The address of health and metrics, without tokens; 127.0.0.1 by default.")
 @click.option("--health-port", type=int, help="The port of health and metrics; not served without one.")
 @click.pass_obj
 def worker(
-    session: Session, ref: str | None, health_host: str | None, health_port: int | None, **words: Unpack[WorkerWords]
+    session: Session,
+    ref: str | None,
+    burst: bool,
+    health_host: str | None,
+    health_port: int | None,
+    **words: Unpack[WorkerWords],
 ) -> int:
     """Run a worker: it executes runs of the tasks of APP (`module:app` or `file.py`), and commands.
 
     It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
+
+    With --burst it exits with 0 once the queues and regions that it serves are empty, whatever became of the runs, and
+    with 1 if it was stopped before. Runs that other workers execute there count. Retries and runs of the future do
+    not count, nor do runs of paused queues or of tasks that APP does not have.
     """
     session.keep_stdout()
     app = open_app(session, ref, health_host=health_host, health_port=health_port, **_flags(words))
@@ -164,7 +174,7 @@ def worker(
             screen.warn(f"{difference}: `mainspring job sync {ref}` stores what is declared.")
 
     service = _service(app, screen, prepare, schedule=False, words=words)
-    return serve(service._replace(beside=health_beside(app), create=False))
+    return serve(service._replace(beside=health_beside(app), create=False, burst=burst))
 
 
 async def _warn_of_twins(screen: Screen, app: Mainspring) -> None:

@@ -38,8 +38,8 @@ Show = Callable[[records.Run], None]
 def logs(session: Session, run_id: str, follow: bool, raw: bool) -> None:
     """Print what RUN wrote, all attempts together.
 
-    What could steer the terminal (escape sequences, and characters that reorder text) is shown, not obeyed; colours are
-    left out. --raw prints it as it is.
+    Escape sequences and characters that reorder text are shown in a visible form, and have no effect. Colours are
+    left out. --raw prints everything unchanged.
     """
     if raw and session.as_json:
         raise click.UsageError("--raw and --json exclude each other: JSON has the text exactly, escaped.")

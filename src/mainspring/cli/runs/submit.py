@@ -85,8 +85,6 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
     pages.show(screen, pages.run(run.run_id))
     if trouble and not session.as_json:
         screen.warn(trouble)
-    if not (trouble or named in PROVIDED_TASKS or named in app.tasks or is_served(session, app)):
-        screen.hint(f"What {named} declares (priority, timeout, retries, limit ...) holds only with --app APP.")
 
 
 def _after_dashes(session: Session, task: str | None, argv: Sequence[str]) -> tuple[str | None, Sequence[str]]:

@@ -10,7 +10,7 @@ from mainspring.integrations.django.models import Runs
 
 
 @admin.register(Runs)
-class RunsAdmin(admin.ModelAdmin):  # type: ignore[misc] # Django has no types
+class RunsAdmin(admin.ModelAdmin):
     """Leads elsewhere: nothing can be changed here. Without the setting it is not shown."""
 
     def has_module_permission(self, request: HttpRequest) -> bool:

@@ -8,7 +8,7 @@ from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
 
-class MainspringConfig(AppConfig):  # type: ignore[misc] # Django has no types
+class MainspringConfig(AppConfig):
     """Brings `manage.py mainspring`, a link in the admin, and, from Django 6 on, a backend of `django.tasks`."""
 
     name = "mainspring.integrations.django"

@@ -38,7 +38,7 @@ _STATUS = {
 _ENDED = {"run.succeeded", "run.failed", "run.cancelled", "run.skipped"}
 
 
-class MainspringBackend(BaseTaskBackend):  # type: ignore[misc] # Django has no types
+class MainspringBackend(BaseTaskBackend):
     """Submits tasks of Django's to the app of the setting MAINSPRING_APP. `OPTIONS` are those of `@app.task`."""
 
     supports_defer = True

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.db import models
 
 
-class Runs(models.Model):  # type: ignore[misc] # Django has no types
+class Runs(models.Model):
     """Stands for the runs of the app, which are in its store."""
 
     class Meta:

@@ -105,9 +105,9 @@ class Jobs:
         limit: int | None = None,
         **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
-        """Jobs that the filters fit (`JobFilters`), in order of name, or by `sort`: those that will fire, soonest first
-        (`next`), or those that have fired, latest first (`last`). With `last`, each with the newest row of its ledger;
-        with `recent`, with what its latest firings came to."""
+        """Jobs that the filters fit (`JobFilters`), in order of name. `sort="next"` lists those that will fire, soonest
+        first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
+        with `recent`, the outcomes of its latest firings."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
             return await self.page(sort=sort, last=last, recent=recent, after=place, limit=size, **filters)
@@ -344,8 +344,8 @@ class Jobs:
         return await simulate_job(self._context, draft, since=since, until=until, outages=outages, took=length)
 
     async def replace(self, job: str, wanted: Callable[[Job], Job], version: Versions = None) -> records.Job:
-        """Replace the definition of a job by what `wanted` makes of the stored one; tried again if the job changes
-        meanwhile, unless the caller named its version."""
+        """Replace the definition of a job by what `wanted` makes of the stored one. Unless the caller named a version,
+        this is tried again if the job changes meanwhile."""
         context, store = self._context, await self._context.open()
         for attempt in range(TRIES):
             stored = await self._stored(job)

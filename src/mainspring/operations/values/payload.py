@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from functools import cached_property
@@ -18,6 +19,25 @@ import msgspec
 
 from mainspring.core.tasks.specs import without_secrets
 from mainspring.errors import InvalidInput, NotSerialisable, PayloadTooLarge
+
+if sys.version_info >= (3, 14):
+    # From here on Python evaluates annotations when they are read. One may name what its module defines later, or what
+    # only a type checker sees: then the plain way to read them raises NameError.
+    from annotationlib import Format, get_annotations
+
+    def _shape_of(function: Callable[..., object]) -> inspect.Signature:
+        return inspect.signature(function, annotation_format=Format.STRING)
+
+    def _annotations_of(function: Callable[..., object]) -> dict[str, Any]:
+        return get_annotations(function, format=Format.FORWARDREF)
+
+else:
+
+    def _shape_of(function: Callable[..., object]) -> inspect.Signature:
+        return inspect.signature(function)
+
+    def _annotations_of(function: Callable[..., object]) -> dict[str, Any]:
+        return getattr(function, "__annotations__", {})
 
 
 def _dump(value: object) -> object:
@@ -73,7 +93,7 @@ class Signature:
     def __init__(self, task: str, function: Callable[..., object]) -> None:
         self.task = task
         self._function = function
-        self._shape = inspect.signature(function)
+        self._shape = _shape_of(function)
         self._named = {name: each for name, each in self._shape.parameters.items() if each.kind is not each.VAR_KEYWORD}
         self._required = [name for name, each in self._named.items() if each.default is each.empty]
         self._rest = next((name for name in self._shape.parameters if name not in self._named), None)
@@ -340,7 +360,7 @@ def _too_large(field: str, size: int, limit: int) -> PayloadTooLarge:
 def _resolve(function: Callable[..., object]) -> Iterator[tuple[str, Any]]:
     """The annotations that can be resolved: one that only a type checker can see does not spoil the others."""
     target = inspect.unwrap(function)
-    for name, hint in getattr(target, "__annotations__", {}).items():
+    for name, hint in _annotations_of(target).items():
         alone = SimpleNamespace(__annotations__={name: hint})
         try:
             yield name, get_type_hints(alone, getattr(target, "__globals__", {}), include_extras=True)[name]

@@ -28,7 +28,9 @@ def read_prices(text: str, name: str) -> PriceList:
     try:
         tables = tomllib.loads(text, parse_float=Decimal)
     except tomllib.TOMLDecodeError as error:
-        raise InvalidInput("prices", name, f"is not TOML: {error}", "see docs/cost.md for the format") from None
+        raise InvalidInput(
+            "prices", name, f"is not TOML: {error}", "`mainspring cost --help` shows the format"
+        ) from None
     components = _tables(tables, "components", name)
     if not components:
         raise InvalidInput("prices", name, "names no component", "add a table [components.workers]")

@@ -156,7 +156,8 @@ class Drill:
             answer = await _get(f"{url.rstrip('/')}/api/v1/rules")
             rules = {rule["name"] for group in answer["data"]["groups"] for rule in group["rules"]}
             missing = [alert for alert in REQUIRED_ALERTS if alert not in rules]
-            need(not missing, f"Prometheus does not know {', '.join(missing)}: see docs/alerts.md")
+            remedy = "load deploy/prometheus/alerts.rules.yml of the source distribution into it"
+            need(not missing, f"Prometheus does not know {', '.join(missing)}: {remedy}")
             line.detail = f"{len(rules)} rules"
 
     async def _take_baseline(self) -> tuple[Memory, Sample] | None:

@@ -27,7 +27,7 @@ _DNS = re.compile(r"[a-z0-9]([a-z0-9-]*[a-z0-9])?")
 _LABEL_VALUE = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?)?")
 _LABEL_NAME = re.compile(r"(?:[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[A-Za-z0-9_.-]{0,61}[A-Za-z0-9])?")
 OVERLAPS = {"allow": "Allow", "forbid": "Forbid", "replace": "Replace", "queue": "Forbid"}
-_NO_COUNTERPART = {
+NO_COUNTERPART = {
     "grace": "a late start is always made up for",
     "catch_up_window": "one missed instant is made up for",
     "catch_up_limit": "one missed instant is made up for",
@@ -160,8 +160,8 @@ def _without_counterpart(job: Job, policy: JobPolicy, options: RunOptions) -> li
     lost = []
     for values, usual in ((policy, JobPolicy()), (options, RunOptions())):
         for name in values.__struct_fields__:
-            if name in _NO_COUNTERPART and getattr(values, name) != getattr(usual, name):
-                lost.append(f"{name}: {_NO_COUNTERPART[name] or 'a CronJob has nothing like it'}")
+            if name in NO_COUNTERPART and getattr(values, name) != getattr(usual, name):
+                lost.append(f"{name}: {NO_COUNTERPART[name] or 'a CronJob has nothing like it'}")
     if policy.misfire != "once":
         lost.append(f"misfire: {policy.misfire}; Kubernetes makes up for one missed instant")
     for name, usual_value in (("priority", 5), ("queue", DEFAULT), ("key", None), ("limit", None)):

@@ -11,6 +11,7 @@ import re
 from collections.abc import Iterator, Mapping
 from datetime import datetime, timedelta
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
@@ -67,23 +68,25 @@ def read_apscheduler(
 
 
 def _read_rows(url: str, table: str) -> list[tuple[str, bytes]]:
-    import apscheduler.jobstores.sqlalchemy  # noqa: F401 # both are installed where the store is in use
     import sqlalchemy
     from sqlalchemy.exc import SQLAlchemyError
 
+    import_module("apscheduler.jobstores.sqlalchemy")  # No row can be read without it.
     try:
         engine = sqlalchemy.create_engine(url)
-        if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
-            raise InvalidInput("url", url, "names a file that does not exist", "check the path")  # Or it is created.
-        if not sqlalchemy.inspect(engine).has_table(table):
-            raise InvalidInput("url", show_url(url), f"has no table {table}", _GIVE)
-        with engine.connect() as connection:
-            columns = sqlalchemy.text(f'SELECT id, job_state FROM "{table}" ORDER BY id')
-            rows = [(str(key), bytes(state)) for key, state in connection.execute(columns)]
-        engine.dispose()
+        try:
+            # SQLite creates a file that does not exist.
+            if engine.dialect.name == "sqlite" and not Path(engine.url.database or "").is_file():
+                raise InvalidInput("url", url, "names a file that does not exist", "check the path")
+            if not sqlalchemy.inspect(engine).has_table(table):
+                raise InvalidInput("url", show_url(url), f"has no table {table}", _GIVE)
+            with engine.connect() as connection:
+                columns = sqlalchemy.text(f'SELECT id, job_state FROM "{table}" ORDER BY id')
+                return [(str(key), bytes(state)) for key, state in connection.execute(columns)]
+        finally:
+            engine.dispose()
     except SQLAlchemyError as error:
         raise InvalidInput("url", show_url(url), f"cannot be read: {str(error).splitlines()[0]}", _GIVE) from None
-    return rows
 
 
 def _read_row(key: str, pickled: bytes, now: Instant, namespace: str, app: Mainspring | None) -> Found:
@@ -99,7 +102,7 @@ def _read_row(key: str, pickled: bytes, now: Instant, namespace: str, app: Mains
 def _unpickle(pickled: bytes) -> State:
     from apscheduler.jobstores.sqlalchemy import pickle  # the only reader of what APScheduler wrote
 
-    class Reader(pickle.Unpickler):  # type: ignore[misc] # its module has no types
+    class Reader(pickle.Unpickler):
         """Imports the classes of triggers and zones, and plain data."""
 
         def find_class(self, module: str, name: str) -> Any:
@@ -122,7 +125,7 @@ def _unpickle(pickled: bytes) -> State:
 def _zone_reader(owner: object, name: str) -> Any:
     """The only attribute that a pickle may ask for: what restores a zone."""
     if owner is ZoneInfo and name == "_unpickle":
-        return ZoneInfo._unpickle  # type: ignore[attr-defined] # it is what ZoneInfo itself writes
+        return getattr(owner, name)
     raise InvalidInput("job_state", f"{owner!r}.{name}", "is not read from data", "store plain values as arguments")
 
 
