@@ -14,6 +14,8 @@ import asyncio
 import json
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -70,21 +72,28 @@ async def measure(runs: int, config: Path) -> dict[str, list[float]]:
     return taken
 
 
-def main() -> None:
-    """Start a cluster, measure, print the medians."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--runs", type=int, default=20)
+@contextmanager
+def running_cluster() -> Iterator[Path]:
+    """A cluster in a folder of its own: the file that says how to reach it."""
     program = find_cluster()
     if program is None:
         raise SystemExit("there is no cluster: `make kubernetes` builds one")
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
-        cluster = KubernetesCluster(home, KubernetesServer(home, program), program).start()
+        cluster = KubernetesCluster(home, KubernetesServer(home, program), program)
         try:
-            config = cluster.server.write_kubeconfig(home / "config")
-            taken = asyncio.run(measure(parser.parse_args().runs, config))
+            yield cluster.start().server.write_kubeconfig(home / "config")
         finally:
             cluster.stop()
+
+
+def main() -> None:
+    """Start a cluster, measure, print the medians."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=20)
+    runs = parser.parse_args().runs
+    with running_cluster() as config:
+        taken = asyncio.run(measure(runs, config))
     for name, seconds in taken.items():
         print(f"{name}: median {median(seconds) * 1000:.0f} ms, worst {max(seconds) * 1000:.0f} ms")
 

@@ -118,8 +118,10 @@ class RunContext:
 
     @property
     def after_firings(self) -> tuple[tuple[str, Instant], ...]:
-        """If it is the run of a job that follows other jobs: their ids, and the instants of the firings that it
-        follows, in microseconds since 1970. `app.upstream()` has the results of their runs."""
+        """In the run of a job that follows other jobs: the firings that it follows, by job and instant.
+
+        Instants are microseconds since 1970. `app.upstream()` has the results of their runs.
+        """
         return _read_carried(self._claim.options).after_firings
 
     @property

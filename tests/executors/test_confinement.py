@@ -238,9 +238,9 @@ class TestCuriosity:
 
 @BOTH
 async def test_its_temporary_folder_is_private_and_goes_with_it(scene: Scene, level: str) -> None:
-    _, attempt = await shell(scene, level, 'echo x >"$TMPDIR/x"; stat -c %a "$TMPDIR"; echo "$TMPDIR"; ls "$TMPDIR"')
+    _, attempt = await shell(scene, level, 'echo x >"$TMPDIR/x"; stat -c %a "$TMPDIR"; echo "$TMPDIR"; ls "$TMPDIR/x"')
     mode, folder, name = attempt.said()
-    assert (mode, name) == ("700", "x")
+    assert (mode, name) == ("700", f"{folder}/x")
     assert not exists(f"{folder}/x")
 
 

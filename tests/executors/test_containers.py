@@ -25,7 +25,8 @@ from mainspring.core.instants import SECOND
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.executor import Outcome
-from mainspring.executors.containers.jobs import TOKEN
+from mainspring.executors.containers.jobs import RESTRICTED, TOKEN
+from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.services.worker.sweeper import Sweeper
 from mainspring.settings import Settings
 from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesCluster, KubernetesServer
@@ -135,6 +136,18 @@ async def test_a_run_is_a_job_with_all_that_it_names(scene: Scene, server: Kuber
     assert pod["nodeSelector"] == {"kubernetes.io/hostname": "node"}
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "64Mi"}
     assert "xyzzy" not in json.dumps(job)
+
+
+async def test_containers_are_restricted_where_the_worker_says_so(
+    settings: dict[str, Any], server: KubernetesServer
+) -> None:
+    attempt = shell("echo done")
+    async with scene_of(containers=f"{settings['containers']}&security=restricted") as scene:
+        assert (await scene.execute(attempt)).kind == "succeeded", attempt.lines
+    pod = server.ask("GET", f"{JOBS}/{named(attempt)}").json()["spec"]["template"]["spec"]
+    assert pod["containers"][0]["securityContext"] == RESTRICTED
+    with pytest.raises(InvalidInput, match="'baseline' is no standard of pod security"):
+        KubernetesExecutor(Settings(containers=f"{settings['containers']}&security=baseline"))
 
 
 async def test_ends_are_distinguished(settings: dict[str, Any]) -> None:
@@ -415,8 +428,8 @@ def test_what_no_container_could_be_is_refused_when_it_is_submitted() -> None:
 PODMAN = """#!/bin/sh
 echo "$@" >>{log}
 case $1 in
-  run) echo "to stdout $COLOUR"; echo "to stderr" >&2; exit {code} ;;
-  inspect) echo true ;;
+  run) echo "to stdout $COLOUR"; echo "to stderr" >&2; {noted}; exit {code} ;;
+  inspect) echo {told} ;;
 esac
 """
 
@@ -426,10 +439,10 @@ def podman(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A program that notes its arguments. It shows their order; whether podman takes them, it does not."""
     log = tmp_path / "calls"
 
-    def install(code: int = 0) -> Path:
+    def install(code: int = 0, noted: str = "true", told: str = "false") -> Path:
         program = tmp_path / "bin" / "podman"
         program.parent.mkdir()
-        program.write_text(PODMAN.format(log=log, code=code))
+        program.write_text(PODMAN.format(log=log, code=code, noted=noted, told=told))
         program.chmod(0o755)
         monkeypatch.setenv("PATH", f"{program.parent}:/usr/bin:/bin")
         return log
@@ -464,15 +477,18 @@ async def test_podman_gets_the_same_container_as_arguments(podman: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("code", "kind", "said"),
+    ("end", "kind", "said"),
     [
-        (3, "ContainerFailed", "exited with code 3: to stderr"),
-        (125, "ContainerNotRun", "podman: to stderr"),
-        (137, "ContainerOOMKilled", "OOMKilled"),
+        ({"code": 3}, "ContainerFailed", "exited with code 3: to stderr"),
+        ({"code": 125}, "ContainerNotRun", "podman: to stderr"),
+        ({"code": 137}, "ContainerFailed", "exited with code 137: to stderr"),
+        ({"code": 137, "told": "true"}, "ContainerOOMKilled", "OOMKilled"),
+        ({"code": 137, "noted": "touch oom"}, "ContainerOOMKilled", "OOMKilled"),
+        ({"code": 3, "noted": "touch oom"}, "ContainerFailed", "exited with code 3: to stderr"),
     ],
 )
-async def test_the_ends_of_podman(podman: Any, code: int, kind: str, said: str) -> None:
-    podman(code)
+async def test_the_ends_of_podman(podman: Any, end: dict[str, Any], kind: str, said: str) -> None:
+    podman(**end)
     async with scene_of(containers="podman") as scene:
         outcome = await scene.execute(shell("work"))
     assert outcome.failure is not None

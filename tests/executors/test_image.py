@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import signal
 import socket
 import subprocess
@@ -15,7 +14,9 @@ from typing import Any
 
 import httpx
 import pytest
-from scene import Attempt, Scene, crowd_of, scene_of
+from scene import Attempt, Scene, crowd_of, scene_of, until
+
+from mainspring.version import VERSION
 
 pytestmark = pytest.mark.image
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "mainspring" / "image"
@@ -40,7 +41,7 @@ def run(podman: str, *words: str) -> subprocess.CompletedProcess[str]:
 
 def test_it_is_small_and_runs_as_a_user_that_writes_nowhere(podman: str) -> None:
     said = run(podman, IMAGE, "--version")
-    assert re.fullmatch(r"mainspring \d+\.\d+\.\d+\n", said.stdout), said.stderr
+    assert said.stdout == f"mainspring {VERSION}\n", said.stderr
     # The user of the manifests, and only /tmp to write to.
     script = "id -u; id -g; touch /tmp/x && echo tmp; touch /app/x; touch /opt/mainspring/x; command -v pip npm"
     found = run(podman, "--entrypoint", "sh", IMAGE, "-c", script)
@@ -101,7 +102,7 @@ async def until_async(holds: Callable[[], Awaitable[bool]]) -> None:
 
 @pytest.fixture
 async def scene(podman: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> AsyncIterator[Scene]:
-    monkeypatch.chdir(tmp_path)  # Some versions of conmon leave a file where podman was started.
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{Path(podman).parent}:/usr/sbin:/usr/bin:/sbin:/bin")
     async with scene_of(containers="podman") as scene:
         yield scene
@@ -136,12 +137,25 @@ class TestPodman:
         greedy = a_container("kept = bytearray(400_000_000)", resources={"limits": {"memory": "64Mi"}})
         killed = await scene.execute(greedy)
         assert killed.failure is not None
-        # Not every podman learns of it: with control groups of version 1, conmon 2.1.6 does not.
-        assert killed.failure.type in ("ContainerOOMKilled", "ContainerFailed")
-        assert "OOMKilled" in killed.failure.message or "code 137" in killed.failure.message
+        assert killed.failure.type == "ContainerOOMKilled"
+        assert "limit of 64Mi (OOMKilled)" in killed.failure.message
+        assert os.listdir() == []  # conmon leaves a file where podman was started.
         absent = await scene.execute(a_container("", image="localhost/absent"))
         assert absent.failure is not None
         assert absent.failure.type == "ContainerNotRun"
+
+    async def test_a_container_that_was_killed_by_a_signal_was_not_killed_for_memory(
+        self, scene: Scene, podman: str
+    ) -> None:
+        limits = {"limits": {"memory": "64Mi"}}
+        attempt = a_container("import time; print('up', flush=True); time.sleep(600)", resources=limits)
+        running = scene.begin(attempt)
+        await until(lambda: attempt.said() == ["up"], 60)
+        argv = [podman, "kill", "--signal", "KILL", f"mainspring-{attempt.claim.run_id}"]
+        await asyncio.to_thread(subprocess.run, argv, check=True, capture_output=True, timeout=60)
+        failure = (await running).failure
+        assert failure is not None
+        assert (failure.type, failure.message) == ("ContainerFailed", "the container exited with code 137: up")
 
     async def test_a_deadline_ends_the_container(self, podman: str, scene: Scene) -> None:
         async with crowd_of(containers="podman") as crowd:

@@ -24,11 +24,21 @@ from manifests import DEPLOY, OF_OPERATORS, ROOT, Manifest, kustomize, read
 from test_cronjobs import jobs
 
 from examples.running import find_service
-from mainspring.core.model import Job
+from mainspring.core.instants import SECOND
+from mainspring.core.model import Claim, Job, RunOptions
 from mainspring.core.tasks.containers import ContainerSpec, Resources
+from mainspring.executor import AttemptContext, Outcome
+from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.ops.kubernetes.reading import read_cronjob
 from mainspring.ops.kubernetes.writing import write_cronjob
-from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster, find_kinds
+from mainspring.settings import Settings
+from mainspring.testing.servers.kubernetes import (
+    KubernetesCluster,
+    KubernetesServer,
+    find_cluster,
+    find_kinds,
+    fit_for_one_host,
+)
 
 pytestmark = pytest.mark.kubernetes
 GROUPS = {
@@ -39,6 +49,7 @@ GROUPS = {
     "ScaledObject": "scaledobjects",
 }  # fmt: skip
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+RESTRICTED_WORK = '{"image": "tools:1", "command": ["echo", "done"]}'
 PATIENCE_S = 90.0
 
 APP = """
@@ -156,6 +167,7 @@ def objects_of_operators() -> dict[str, Manifest]:
     return {
         **found,
         "ScaledObject": read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0],
+        "ScaledObject of Kafka": read(ROOT / "metrics" / "keda" / "kafka-lag.yaml")[0],
         "PrometheusRule": {**rules, "spec": {"groups": groups}},
     }
 
@@ -165,6 +177,7 @@ WRONG: dict[str, Callable[[Manifest], object]] = {
     "PodMonitor": lambda spec: spec["podMetricsEndpoints"][0].update(interval="often"),
     "PrometheusRule": lambda spec: spec["groups"][0]["rules"][0].pop("expr"),
     "ScaledObject": lambda spec: spec["triggers"][0].pop("type"),
+    "ScaledObject of Kafka": lambda spec: spec.update(maxReplicaCount="twelve"),
 }
 
 
@@ -182,21 +195,6 @@ def test_a_field_that_does_not_exist_is_refused(server: KubernetesServer) -> Non
     """So the test above can fail."""
     wrong = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "x"}, "dta": {}}
     assert dry_run(server, wrong).status_code in (400, 422)
-
-
-def fit_for_one_host(manifest: Manifest, app: Path, store: str) -> Manifest:
-    """All pods of the test share the network of this host, and its image is this program with an app."""
-    if manifest["kind"] == "Secret":
-        secret = secrets.token_hex(32)
-        return {**manifest, "data": None, "stringData": {"MAINSPRING_STORE": store, "MAINSPRING_SECRET": secret}}
-    if manifest["kind"] == "Deployment":
-        pod = manifest["spec"]["template"]["spec"]
-        verb = pod["containers"][0]["args"][0]
-        own = ["--host", "127.0.0.1", "--port", "0"] if verb == "server" else ["--region", "default"]
-        pod["containers"][0]["args"] = [verb, str(app), *own]
-        if verb == "server":
-            manifest["spec"]["replicas"] = 3
-    return manifest
 
 
 def ask(store: str, *words: str) -> Any:
@@ -233,6 +231,29 @@ def test_applied_it_elects_a_leader_fires_and_runs_a_container(
     until("the end of the container", lambda: (ask(store, "run", "show", run_id) or {})["state"] == "succeeded")
     lines = [line["text"] for line in ask(store, "run", "logs", run_id)]
     assert "hello from a container" in lines
+
+
+@pytest.mark.parametrize(
+    ("security", "end"),
+    [("&security=restricted", "succeeded"), ("", "it has not started within 3s: it has no pod")],
+)
+def test_containers_run_where_only_restricted_pods_may(
+    server: KubernetesServer, tmp_path: Path, security: str, end: str
+) -> None:
+    [namespace] = [each for each in kustomize("overlays/production") if each["kind"] == "Namespace"]
+    name = f"restricted-{secrets.token_hex(4)}"
+    post(server, "/api/v1/namespaces", {**namespace, "metadata": {**namespace["metadata"], "name": name}})
+    config = server.write_kubeconfig(tmp_path / "config")
+    url = f"kubernetes://{name}?kubeconfig={config}{security}"
+    patience = 90 * SECOND if security else 3 * SECOND
+    claim = Claim(name, 1, "container", RESTRICTED_WORK, "{}", 0, 0, 5, 0, "default", None, None, 0, 0)
+
+    async def execute() -> Outcome:
+        executor = KubernetesExecutor(Settings(containers=url, container_start=patience))
+        return await executor.run(AttemptContext(claim, RunOptions()))
+
+    outcome = asyncio.run(execute())
+    assert end in (outcome.kind, outcome.failure.message.partition(": ")[2] if outcome.failure else ""), outcome
 
 
 CRONJOBS = "/apis/batch/v1/namespaces/default/cronjobs?dryRun=All&fieldValidation=Strict"

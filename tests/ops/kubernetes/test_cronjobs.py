@@ -18,7 +18,7 @@ from mainspring.core.schedules.triggers import AtTrigger, CronTrigger, EveryTrig
 from mainspring.core.tasks.containers import ContainerSpec, Resources, SecretKey
 from mainspring.errors import InvalidInput
 from mainspring.ops.kubernetes.reading import SUSPENDED, read_cronjob
-from mainspring.ops.kubernetes.writing import kubernetes_retry, write_cronjob
+from mainspring.ops.kubernetes.writing import NO_COUNTERPART, kubernetes_retry, write_cronjob
 
 NOW = 1_800_000_000 * SECOND
 SOURCE = """
@@ -149,6 +149,16 @@ def test_options_of_runs_without_a_counterpart_are_named() -> None:
         "keep_succeeded",
         "keep_failed",
     }
+
+
+def test_every_option_is_written_or_named() -> None:
+    written = {
+        "overlap", "start_deadline", "keep_succeeded", "keep_failed", "completions", "parallelism", "timeout",
+        "retry", "tags", "misfire",
+    }  # fmt: skip
+    of_runs = {"said", "context", "unfit_since", "home_region", "moved_at", "moved_because"}
+    options = {*JobPolicy.__struct_fields__, *RunOptions.__struct_fields__}
+    assert options == written | of_runs | NO_COUNTERPART.keys()
 
 
 @pytest.mark.parametrize(

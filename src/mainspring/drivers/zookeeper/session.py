@@ -177,7 +177,7 @@ def _explain(error: BaseException) -> str:
     return str(error) or f"no answer ({type(error).__name__})"
 
 
-class _Connector(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has no types.
+class _Connector(SequentialThreadingHandler):
     """kazoo's handler on threads, with connections of our own: TLS as for every other server, and the last failure."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import tempfile
 from typing import Final
 
 from mainspring.core.model import RunOptions
@@ -17,14 +19,19 @@ from mainspring.executors.containers.request import (
     name_of,
     read_spec,
 )
+from mainspring.executors.launching.order import Launch
 from mainspring.executors.programs.confinement import environment
 from mainspring.executors.programs.output import Output
-from mainspring.executors.programs.program import Launcher, NotStarted, run_program
+from mainspring.executors.programs.program import Ending, Launcher, NotStarted, run_program
 from mainspring.settings import Settings
 
 _ENGINE_FAILED: Final = 125
 """The exit code of podman and docker when they could not run the container."""
 _KILLED: Final = 137
+_OOM_FILE: Final = "oom"
+"""conmon, podman's monitor of a container, creates this file once the kernel reports that the container is out of
+memory. Podman before version 5 looks for it elsewhere, and so never reports OOMKilled. conmon creates it where podman
+was started: each container has a folder of its own for that."""
 _PULLS: Final = {"Always": "always", "IfNotPresent": "missing", "Never": "never"}
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kKMGTPE]i?|)")
 _UNITS: Final = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18} | {
@@ -54,11 +61,7 @@ class EngineExecutor:
             attempt.write("log", f"{self._engine} ignores {', '.join(unused)}")
         await self._call(attempt, ["rm", "--force", name])
         try:
-            order = environment(None, None, env)
-            ending = await run_program(
-                self._launcher, {"argv": [self._engine, "run", *words], "env": order, "cwd": None}, attempt, output
-            )
-            killed = ending.code == _KILLED and await self._is_out_of_memory(attempt, name)
+            ending, killed = await self._execute(attempt, name, words, env, output)
         except NotStarted as error:
             return failed("ContainerRefused", f"{self._engine}: {error.strerror or 'it could not be started'}")
         finally:
@@ -68,6 +71,20 @@ class EngineExecutor:
             return failed("ContainerNotRun", f"{self._engine}: {line.decode('utf-8', 'replace')}", "ContainerFailed")
         code = 128 - ending.code if ending.code < 0 else ending.code
         return judge(code, line, out_of_memory=killed, memory=spec.resources.limits.get("memory"))
+
+    async def _execute(
+        self, attempt: AttemptContext, name: str, words: list[str], env: dict[str, str], output: Output
+    ) -> tuple[Ending, bool]:
+        """How the container ended, and whether it was killed for memory."""
+        with tempfile.TemporaryDirectory(prefix="mainspring-") as folder:
+            order: Launch = {
+                "argv": [self._engine, "run", *words], "env": environment(None, None, env), "cwd": folder,
+            }  # fmt: skip
+            ending = await run_program(self._launcher, order, attempt, output)
+            killed = ending.code == _KILLED and (
+                _OOM_FILE in os.listdir(folder) or await self._is_out_of_memory(attempt, name)
+            )
+        return ending, killed
 
     async def _is_out_of_memory(self, attempt: AttemptContext, name: str) -> bool:
         said = await self._call(attempt, ["inspect", "--format", "{{.State.OOMKilled}}", name])

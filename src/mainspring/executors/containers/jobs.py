@@ -42,19 +42,31 @@ VANISH_S: Final = 60.0
 """A Job is deleted with its pods. One that is still there after this long needs a person: its node may be lost."""
 
 
+RESTRICTED: Final[Manifest] = {
+    "runAsNonRoot": True,
+    "allowPrivilegeEscalation": False,
+    "capabilities": {"drop": ["ALL"]},
+    "seccompProfile": {"type": "RuntimeDefault"},
+}
+"""What a namespace that enforces the pod security standard `restricted` requires of each container."""
+
+
 class NotOurs(Exception):
     """The Job belongs to a later claim of the run."""
 
 
-def write_job(attempt: AttemptContext, spec: ContainerSpec) -> Manifest:
+def write_job(attempt: AttemptContext, spec: ContainerSpec, *, restricted: bool = False) -> Manifest:
     """The Job of an attempt. Its retries are ours, so it makes one pod."""
     claim, timeout = attempt.claim, attempt.options.timeout
     labels = {**OWN, RUN: claim.run_id, TOKEN: str(claim.token)}
     notes = {RETRIES: str(retries_of(attempt)), **({} if claim.job is None else {JOB: claim.job})}
+    container = write_container(spec, environment_of(attempt))
+    if restricted:
+        container["securityContext"] = RESTRICTED
     pod = {
         "restartPolicy": "Never",
         "terminationGracePeriodSeconds": GRACE_S,
-        "containers": [write_container(spec, environment_of(attempt))],
+        "containers": [container],
         **write_placement(spec),
     }
     work: Manifest = {

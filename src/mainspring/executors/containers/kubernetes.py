@@ -11,7 +11,7 @@ from mainspring.core.tasks.containers import ContainerSpec
 from mainspring.core.tasks.specs import SECRET
 from mainspring.drivers.kubernetes.client import KubernetesLink, KubernetesRefused
 from mainspring.drivers.kubernetes.config import find_access
-from mainspring.errors import LeaseUnavailable
+from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.containers.jobs import LeftJobs, NotOurs, RunJob, write_job
 from mainspring.executors.containers.pods import DEADLINE_EXCEEDED, PodEnd, PodFollower
@@ -34,7 +34,9 @@ class KubernetesExecutor:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         parts = urlsplit(settings.containers or "")
-        access = find_access(dict(parse_qsl(parts.query)), field=FIELD)
+        options = dict(parse_qsl(parts.query))
+        access = find_access(options, field=FIELD)
+        self._restricted = _read_security(options.get("security"))
         self._namespace = parts.netloc or access.namespace
         self._allowed = settings.container_namespaces or (self._namespace,)
         self._link = KubernetesLink(access, REQUEST_S)
@@ -47,7 +49,9 @@ class KubernetesExecutor:
             spec = self._read(attempt)
         except ContainerRefused as refusal:
             return failed("ContainerRefused", str(refusal), final=True)
-        job = RunJob(self._link, spec.namespace or self._namespace, write_job(attempt, spec))
+        job = RunJob(
+            self._link, spec.namespace or self._namespace, write_job(attempt, spec, restricted=self._restricted)
+        )
         output = Output(attempt, self._settings.output_limit)
         try:
             return await self._accompany(job, spec, attempt, output)
@@ -97,6 +101,12 @@ class KubernetesExecutor:
             await job.end(END_S)
         except (TimeoutError, LeaseUnavailable) as error:
             attempt.write("log", f"the Job {job.name} could not be deleted: {error or 'it is still there'}")
+
+
+def _read_security(text: str | None) -> bool:
+    if text not in (None, "restricted"):
+        raise InvalidInput(FIELD, text, "is no standard of pod security", "write ?security=restricted, or nothing")
+    return text is not None
 
 
 def _judge(end: PodEnd, spec: ContainerSpec, output: Output) -> Outcome:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -243,6 +244,22 @@ class KubernetesCluster:
         for part in self._parts:
             part.kill()
         self.server.stop()
+
+
+def fit_for_one_host(manifest: dict[str, Any], app: Path, store: str) -> dict[str, Any]:
+    """A manifest of deploy/kubernetes for the node of this cluster, changed in place. All its pods share the network of
+    this host, and its image is this program with an app. There are three servers."""
+    if manifest["kind"] == "Secret":
+        manifest.pop("data", None)
+        manifest["stringData"] = {"MAINSPRING_STORE": store, "MAINSPRING_SECRET": secrets.token_hex(32)}
+    if manifest["kind"] == "Deployment":
+        container = manifest["spec"]["template"]["spec"]["containers"][0]
+        verb = container["args"][0]
+        own = ["--host", "127.0.0.1", "--port", "0"] if verb == "server" else ["--region", "default"]
+        container["args"] = [verb, str(app), *own]
+        if verb == "server":
+            manifest["spec"]["replicas"] = 3
+    return manifest
 
 
 def _trust(verify: Any) -> Any:
