@@ -1,6 +1,7 @@
-"""The web UI in Chromium, beside rq-dashboard's list: `python -m bench.ui [--jobs N] [--seconds S] [--no-peer]`
+"""The web UI in Chromium, beside rq-dashboard's: `python -m bench.ui [--jobs N] [--seconds S] [--only MEASURE]`
 
-Each page: kB on the wire, requests, and the time until it can be used. Then frame times while a list of many jobs is
+Each page: kB on the wire, requests, and the time until it can be used. The list of runs beside the list of the same
+number of jobs of rq-dashboard, both opened for the first time. Then frame times while a list of many jobs is
 scrolled, and what twenty viewers cost the server while it handles events: its share of a core, and how late jobs of
 every second begin. A page that is open meanwhile: how busy its main thread is, and what its memory grows by. The
 server, the viewers and the browser share the machine, as they do where `mainspring up` runs beside a browser.
@@ -35,6 +36,7 @@ PAGES = (
     "/", "/jobs", "/runs", "/failures", "/load", "/timeline", "/queues", "/workers", "/cluster", "/calendars",
     "/events", "/audit", "/settings",
 )  # fmt: skip
+MEASURES = ("pages", "lists", "scroll", "viewers", "watch")
 VIEWERS = 20
 EVENTS_PER_RUN = 3
 """Submitted, running, succeeded."""
@@ -42,6 +44,20 @@ EVENTS_PER_S = 500
 PULSES = 10
 """Jobs that fire every second, whose lateness shows what viewers cost."""
 START_S = 60.0
+LISTED = 100
+"""Rows of the lists that are compared: a page of the list of runs."""
+PEER_NAME = "mainspring-bench-ui"
+PEER_QUEUE = """
+import sys
+from redis import Redis
+from rq import Queue
+url, name, count = sys.argv[1:]
+queue = Queue(name, connection=Redis.from_url(url))
+queue.delete(delete_jobs=True)
+for number in range(int(count)):
+    queue.enqueue("builtins.abs", number)
+"""
+"""Makes a queue with this many jobs; with none, removes it."""
 FRAMES = """async ([seconds, step]) => {
   const gaps = [];
   let last = performance.now();
@@ -72,17 +88,21 @@ def server(folder: Path, jobs: int) -> Iterator[tuple[str, int]]:
 
 @contextmanager
 def peer(folder: Path) -> Iterator[str]:
-    """rq-dashboard on the Redis server of MAINSPRING_TEST_REDIS; the address of its list."""
+    """rq-dashboard on the Redis server of MAINSPRING_TEST_REDIS; the address of a list of jobs that wait."""
     url = os.environ.get("MAINSPRING_TEST_REDIS")
     if url is None:
         raise Failed("MAINSPRING_TEST_REDIS names no Redis server")
     environment, port = PEERS.with_name(".venv-rq-dashboard"), free_port()
     install(environment, REQUIREMENTS / "rq-dashboard.txt")
-    program = environment / "bin" / "rq-dashboard"
-    words = [str(program), "--bind", HOST, "--port", str(port), "--redis-url", url]
-    with running(words, {**os.environ, "HOME": str(folder)}) as process:
+    words = ["--bind", HOST, "--port", str(port), "--redis-url", url]
+    with running([str(environment / "bin" / "rq-dashboard"), *words], {**os.environ, "HOME": str(folder)}) as process:
         await_answer(f"http://{HOST}:{port}/", process)
-        yield f"http://{HOST}:{port}/"
+        for_queue = [str(environment / "bin" / "python"), "-c", PEER_QUEUE, url, PEER_NAME]
+        subprocess.run([*for_queue, str(LISTED)], check=True)
+        try:
+            yield f"http://{HOST}:{port}/0/view/jobs/{PEER_NAME}/queued/{LISTED}/asc/1"
+        finally:
+            subprocess.run([*for_queue, "0"], check=True)
 
 
 @contextmanager
@@ -237,33 +257,67 @@ def show(name: str, figures: tuple[float, int, float]) -> None:
     print(f"{name:<34} {kb:>8.1f} kB {requests:>5} requests {took * 1000:>8.0f} ms")
 
 
+def measure_pages(browser: Browser, url: str) -> None:
+    """What each page weighs, and how soon it can be used."""
+    show("first load, /", load_page(browser, f"{url}/ui/"))
+    for path in PAGES:
+        show(f"after it, {path}", load_page(browser, f"{url}/ui{path}", warm=f"{url}/ui/settings"))
+
+
+def measure_lists(browser: Browser, url: str, folder: Path) -> None:
+    """A list of runs beside a peer's list of as many jobs: the first page that a browser without a cache opens."""
+    body = {"runs": [{"task": "exact", "queue": "shelf", "args": {"number": 1}}] * LISTED}
+    httpx.post(f"{url}/v1/runs:batch", json=body).raise_for_status()
+    last = f"tbody tr:nth-child({LISTED})"
+    show(f"Mainspring, list of {LISTED} runs", load_page(browser, f"{url}/ui/runs", last))
+    try:
+        with peer(folder) as address:
+            show(f"rq-dashboard, list of {LISTED} jobs", load_page(browser, address, last))
+    except Failed as failure:
+        print(f"rq-dashboard: {failure}")
+
+
+def measure_scrolling(browser: Browser, url: str, arguments: argparse.Namespace) -> None:
+    """Frame times of a long list."""
+    page = browser.new_page(viewport={"width": 1440, "height": 900})
+    page.goto(f"{url}/ui/jobs")
+    page.wait_for_selector("tr[data-row]")
+    print(f"scrolling {arguments.jobs} jobs: {frames(page, arguments.seconds)}")
+    page.close()
+
+
+def measure_viewers(url: str, pid: int, seconds: float) -> None:
+    """What viewers cost the server, and the jobs that it fires."""
+    declare_pulses(url)
+    for viewers in (0, VIEWERS):
+        began = datetime.now(UTC)
+        share, sent, news = asyncio_run(cost(url, pid, viewers, seconds))
+        rate, late = sent / seconds, late_p99_s(url, began) * 1000
+        print(f"{viewers:>2} viewers, {rate:.0f} events/s: {share * 100:.1f} % of a core, {news} news received,"
+              f" firings late p99 {late:.1f} ms")  # fmt: skip
+
+
+def measure_watching(browser: Browser, url: str, pid: int, seconds: float) -> None:
+    """What a flood of events costs a browser."""
+    watched = Watched(browser, url)
+    asyncio_run(cost(url, pid, 0, seconds))
+    print(f"an open list of runs at {EVENTS_PER_S} events/s: {watched.close()}")
+
+
 def measure(browser: Browser, arguments: argparse.Namespace, folder: Path) -> None:
-    """All figures, one after another."""
+    """The figures that are asked for, one after another."""
+    wanted = arguments.only or MEASURES
     with server(folder, arguments.jobs) as (url, pid):
-        show("first load, /", load_page(browser, f"{url}/ui/"))
-        for path in PAGES:
-            show(f"after it, {path}", load_page(browser, f"{url}/ui{path}", warm=f"{url}/ui/settings"))
-        page = browser.new_page(viewport={"width": 1440, "height": 900})
-        page.goto(f"{url}/ui/jobs")
-        page.wait_for_selector("tr[data-row]")
-        print(f"scrolling {arguments.jobs} jobs: {frames(page, arguments.seconds)}")
-        page.close()
-        declare_pulses(url)
-        for viewers in (0, VIEWERS):
-            began = datetime.now(UTC)
-            share, sent, news = asyncio_run(cost(url, pid, viewers, arguments.seconds))
-            rate, late = sent / arguments.seconds, late_p99_s(url, began) * 1000
-            print(f"{viewers:>2} viewers, {rate:.0f} events/s: {share * 100:.1f} % of a core, {news} news received,"
-                  f" firings late p99 {late:.1f} ms")  # fmt: skip
-        watched = Watched(browser, url)
-        asyncio_run(cost(url, pid, 0, arguments.seconds))
-        print(f"an open list of runs at {EVENTS_PER_S} events/s: {watched.close()}")
-    if arguments.peer:
-        try:
-            with peer(folder) as address:
-                show("rq-dashboard, its first page", load_page(browser, address, "table"))
-        except Failed as failure:
-            print(f"rq-dashboard: {failure}")
+        if "pages" in wanted:
+            measure_pages(browser, url)
+        if "lists" in wanted:
+            measure_lists(browser, url, folder)
+        if "scroll" in wanted:
+            measure_scrolling(browser, url, arguments)
+        if "viewers" in wanted:
+            measure_viewers(url, pid, arguments.seconds)
+        if "watch" in wanted:
+            measure_watching(browser, url, pid, arguments.seconds)
 
 
 def asyncio_run(work: Any) -> Any:
@@ -281,7 +335,7 @@ def main() -> int:
     parser.add_argument(
         "--seconds", type=float, default=5.0, help="of each measure; 600 for the ten minutes of a watch"
     )
-    parser.add_argument("--no-peer", dest="peer", action="store_false", help="leave out rq-dashboard")
+    parser.add_argument("--only", action="append", choices=MEASURES, help="this measure; may be repeated")
     arguments = parser.parse_args()
     program = shutil.which("chromium")
     if program is None:

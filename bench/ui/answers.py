@@ -40,11 +40,11 @@ _NAMES = (
     "key, token, attempt, losses, cancel_reason, progress_note, job_id, job, created_at"
 )
 _VALUES = """{id}, {at}, 'default', CASE WHEN n % 10 = 0 THEN 'gpu' ELSE 'default' END,
-  CASE WHEN n % 50 = 0 THEN 'eu' ELSE 'default' END, 'task-' || n % 20, '{{"video":"v1"}}',
+  CASE WHEN n % 50 = 0 THEN 'eu' ELSE 'default' END, 'task-' || (n % 20), '{{"video":"v1"}}',
   CASE n % 4 WHEN 0 THEN '{{"tags":["nightly"]}}' WHEN 1 THEN '{{"submitted_by":"service"}}' ELSE '{{}}' END,
   CASE WHEN n % 100 = 0 THEN 'failed' ELSE 'succeeded' END, '', 5, {at} - 120000000,
-  CASE WHEN n % 1000 = 0 THEN {at} ELSE {at} - 119000000 END, 0, CASE WHEN n % 200 = 0 THEN 'key-' || n % 7 END, 1, 1,
-  0, '', '', CASE WHEN n % 2 = 0 THEN 'job-' || n % 100 END, CASE WHEN n % 2 = 0 THEN 'job-' || n % 100 END, {at}"""
+  CASE WHEN n % 1000 = 0 THEN {at} ELSE {at} - 119000000 END, 0, CASE WHEN n % 200 = 0 THEN 'key-' || (n % 7) END, 1, 1,
+  0, '', '', CASE WHEN n % 2 = 0 THEN 'job-' || (n % 100) END, CASE WHEN n % 2 = 0 THEN 'job-' || (n % 100) END, {at}"""
 _SQLITE = "WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < {count}) "
 LISTS = {
     "all": {},

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from backstage import OpenPage, Stage, until
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 from seeding import busy_hour
 
 from mainspring.version import VERSION
@@ -54,6 +54,29 @@ def test_each_kind_of_error_is_one_group_and_is_retried_at_most_once(open_page: 
     assert len(originals) == len(set(originals))
     page.goto(f"{stage.url}/ui/failures?span=30d")
     assert panels.filter(has_text="ConnectionError").locator(".figure").inner_text() == before
+
+
+@pytest.mark.parametrize("path", ["/", "/failures?span=30d"])
+def test_while_failures_are_still_counted_the_page_says_so_and_asks_again(
+    open_page: OpenPage, stage: Stage, path: str
+) -> None:
+    groups(stage)
+    page = open_page("/settings")
+    behind = (datetime.now(UTC) - timedelta(minutes=7)).isoformat()
+
+    def answer(route: Route) -> None:
+        """As the server does while nothing of the last minutes is counted."""
+        route.fulfill(json={"items": [], "next": None, "counted_until": behind})
+
+    page.route("**/v1/errors*", answer)
+    page.goto(f"{stage.url}/ui{path}")
+    expect(page.get_by_text(re.compile("Still counting, as of .* 7 m"))).to_be_visible()
+    expect(page.get_by_text("No run has failed for good")).to_have_count(0)
+    page.unroute("**/v1/errors*")
+    expect(page.get_by_text("Still counting")).to_have_count(0)
+    expect(
+        page.locator("main").get_by_text(re.compile("ValueError|TimeoutError|ConnectionError")).first
+    ).to_be_visible()
 
 
 def test_all_that_match_are_acted_on_with_a_dry_run_first(open_page: OpenPage, stage: Stage) -> None:
@@ -182,7 +205,7 @@ def test_saving_over_a_job_that_changed_meanwhile_loses_nothing(open_page: OpenP
     expect(page.get_by_label("Timeout")).to_have_value("7m")
     page.get_by_role("button", name="Save mine over it").click()
     expect(page.get_by_role("heading", name="contested")).to_be_visible()
-    assert stage.ask("GET", "/v1/jobs/contested")["timeout"] == "7m"
+    until(lambda: stage.ask("GET", "/v1/jobs/contested")["timeout"] == "7m")  # The heading was there before it, too.
 
 
 def test_the_waiting_time_s_parts_add_up_to_the_whole(open_page: OpenPage, stage: Stage) -> None:

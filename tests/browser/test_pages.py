@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import sqlite3
+import time
+from contextlib import closing
 
 import pytest
-from backstage import OpenPage, Stage
+from backstage import PATIENCE_S, OpenPage, Stage, until
 from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.browser
@@ -46,6 +49,50 @@ def test_the_ledger_of_each_trigger_has_a_grid_that_fits(open_page: OpenPage, st
     expect(table.get_by_role("columnheader")).to_have_count(24)
     page.goto(f"{stage.url}/ui/jobs/train-model")
     expect(page.get_by_text("It has not fired yet.")).to_be_visible()
+
+
+def fill_ledger(stage: Stage, job_id: str, step_s: int, count: int) -> None:
+    """Past firings, by one statement."""
+    now = time.time_ns() // 1_000
+    with closing(sqlite3.connect(stage.store, timeout=PATIENCE_S)) as connection, connection:
+        connection.execute(
+            """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+               INSERT OR IGNORE INTO firings (job_id, fire_at, kind, outcome, created_at)
+               SELECT ?2, ?3 / ?4 * ?4 - n * ?4, 'scheduled', 'succeeded', ?3 FROM numbers""",
+            (count, job_id, now, step_s * 1_000_000),
+        )
+
+
+@pytest.mark.parametrize(
+    ("every", "step_s", "cell_s", "span_s"),
+    [
+        ("1d", 86_400, 86_400, 365 * 86_400),
+        ("30m", 1_800, 3_600, 31 * 86_400),
+        ("1m", 60, 60, 86_400),
+        ("1s", 1, 3, 3_600),
+    ],
+)
+def test_a_grid_has_a_year_of_days_a_month_of_hours_a_day_of_minutes_or_an_hour_of_seconds(
+    open_page: OpenPage, stage: Stage, every: str, step_s: int, cell_s: int, span_s: int
+) -> None:
+    name = f"past-of-{every}"
+    job = stage.ask("POST", "/v1/jobs", json={"name": name, "command": "true", "every": every})
+    stage.ask("POST", f"/v1/jobs/{name}/pause", json={})
+    fill_ledger(stage, job["job_id"], step_s, 2 * span_s // step_s)
+    asked: list[str] = []
+    page = open_page("/settings")
+    page.on("request", lambda request: asked.append(request.url) if "/ledger?" in request.url else None)
+    page.goto(f"{stage.url}/ui/jobs/{name}")
+    instants = "[...document.querySelectorAll('.cell')].map((each) => Date.parse(each.ariaLabel.split(' ')[0]))"
+    until(lambda: page.evaluate(f"Math.min(...{instants}) <= Date.now() - {span_s} * 1000"))
+    assert span_s // cell_s <= page.locator(".cell").count() <= 2_100
+    assert len(asked) <= 6
+
+
+def test_the_grid_of_a_young_daily_job_has_a_year(open_page: OpenPage) -> None:
+    page = open_page("/jobs/etl-nightly")
+    week = page.get_by_role("table", name="ledger").get_by_role("row").nth(1)
+    expect(week.locator("td")).to_have_count(53)
 
 
 def test_a_cell_has_an_address_and_says_what_became_of_it(open_page: OpenPage, stage: Stage) -> None:

@@ -331,6 +331,12 @@ export interface ErrorGroup {
   trend: number[];
 }
 
+export interface ErrorGroups {
+  items: ErrorGroup[];
+  next: string | null;
+  counted_until: string | null;
+}
+
 export interface ErrorQuery {
   since?: string;
   limit?: number;
@@ -1102,11 +1108,6 @@ export interface Page_Change_ {
   next: string | null;
 }
 
-export interface Page_ErrorGroup_ {
-  items: ErrorGroup[];
-  next: string | null;
-}
-
 export interface Page_Firing_ {
   items: Firing[];
   next: string | null;
@@ -1529,6 +1530,7 @@ export interface ServiceLevels {
   since: string;
   until: string;
   counted_to: number | null;
+  counted_until: string | null;
 }
 
 export interface SessionBody {
@@ -1663,6 +1665,7 @@ export interface Tallies {
   items: TallyBucket[];
   bucket: string;
   counted_to: number | null;
+  counted_until: string | null;
   partial: boolean;
   total?: TallyBucket | null;
 }

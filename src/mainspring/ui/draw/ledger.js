@@ -11,7 +11,13 @@ const DAY = 86_400_000;
 const MOST_ROWS = 100;
 /** A year back and a year ahead. */
 const MOST_WEEKS = 106;
+/** A grid of days has a year, also where nothing has fired for so long. */
+const LEAST_WEEKS = 52;
 const IN_ORDER = 30;
+/** Beyond so many rows, a cell of the grid of seconds stands for three: 3,600 cells would be slow, and too small to meet. */
+const MOST_ROWS_OF_SECONDS = 25;
+/** How far back the grid of each shape reaches. */
+export const SPANS_MS = { days: 366 * DAY, hours: 31 * DAY, minutes: DAY, seconds: 3_600_000, order: 0 };
 const WEEKDAYS = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];
 const MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 /** The worst first: a cell of several instants shows its worst. */
@@ -52,13 +58,13 @@ function cellOf(firings) {
 }
 
 /** Row and column of a wall time.
- * @param {Shape} shape @param {number} at */
-function placeOf(shape, at) {
+ * @param {Shape} shape @param {number} at @param {number} step seconds of a cell in a grid of seconds */
+function placeOf(shape, at, step) {
   const day = Math.floor(at / DAY);
   if (shape === "days") return { row: (day + 3) % 7, column: Math.floor((day + 3) / 7) };
   if (shape === "hours") return { row: day, column: Math.floor((at % DAY) / 3_600_000) };
   if (shape === "minutes") return { row: Math.floor(at / 3_600_000), column: Math.floor((at % 3_600_000) / 60_000) };
-  return { row: Math.floor(at / 60_000), column: Math.floor((at % 60_000) / 1000) };
+  return { row: Math.floor(at / 60_000), column: Math.floor((at % 60_000) / 1000 / step) };
 }
 
 /** @param {number} row @param {Shape} shape */
@@ -91,21 +97,23 @@ function inOrder(firings) {
 }
 
 /** Cells between the first and the last instant of a missed stretch, where there is nothing else.
- * @param {Firing} firing @param {Shape} shape @param {string} zone @param {(row: number, column: number) => void} mark */
-function eachOfBand(firing, shape, zone, mark) {
+ * @param {Firing} firing @param {Shape} shape @param {number} step @param {string} zone @param {(row: number, column: number) => void} mark */
+function eachOfBand(firing, shape, step, zone, mark) {
   if (!firing.last_at) return;
-  const step = { days: DAY, hours: 3_600_000, minutes: 60_000, seconds: 1000, order: DAY }[shape];
+  const cell = { days: DAY, hours: 3_600_000, minutes: 60_000, seconds: 1000 * step, order: DAY }[shape];
   const [from, to] = [wall(Date.parse(firing.fire_at), zone), wall(Date.parse(firing.last_at), zone)];
-  for (let at = from, n = 0; at <= to && n < 2_000; at += step, n += 1) {
-    const { row, column } = placeOf(shape, at);
+  for (let at = from, n = 0; at <= to && n < 2_000; at += cell, n += 1) {
+    const { row, column } = placeOf(shape, at, step);
     mark(row, column);
   }
 }
 
 /** @param {Firing[]} firings oldest first @param {string} kind of the trigger @param {string} zone @returns {Grid} */
 export function gridOf(firings, kind, zone) {
-  const shape = shapeOf(kind, firings.map((each) => Date.parse(each.fire_at)));
+  const instants = firings.map((each) => Date.parse(each.fire_at));
+  const shape = shapeOf(kind, instants);
   if (shape === "order") return inOrder(firings);
+  const step = shape === "seconds" && instants[instants.length - 1] - instants[0] > MOST_ROWS_OF_SECONDS * 60_000 ? 3 : 1;
   /** @type {Map<string, Firing[]>} */
   const found = new Map();
   const bands = new Map();
@@ -113,33 +121,33 @@ export function gridOf(firings, kind, zone) {
   const columns = new Set();
   const note = (/** @type {number} */ row, /** @type {number} */ column) => (rows.add(row), columns.add(column));
   for (const each of firings) {
-    const { row, column } = placeOf(shape, wall(Date.parse(each.fire_at), zone));
+    const { row, column } = placeOf(shape, wall(Date.parse(each.fire_at), zone), step);
     note(row, column);
     found.set(`${row} ${column}`, [...(found.get(`${row} ${column}`) ?? []), each]);
-    eachOfBand(each, shape, zone, (r, c) => (note(r, c), bands.set(`${r} ${c}`, each)));
+    eachOfBand(each, shape, step, zone, (r, c) => (note(r, c), bands.set(`${r} ${c}`, each)));
   }
   const at = (/** @type {number} */ row, /** @type {number} */ column) => {
     const here = found.get(`${row} ${column}`);
     const band = bands.get(`${row} ${column}`);
     return here ? cellOf(here) : band ? { ...cellOf([band]), band: true } : null;
   };
-  return shape === "days" ? byWeeks(columns, at) : byRows(shape, rows, at);
+  return shape === "days" ? byWeeks(columns, at) : byRows(shape, step, rows, at);
 }
 
 /** @param {Set<number>} columns @param {(row: number, column: number) => Cell | null} at @returns {Grid} */
 function byWeeks(columns, at) {
   const last = Math.max(...columns);
-  const first = Math.max(Math.min(...columns, last - 25), last - MOST_WEEKS);
+  const first = Math.max(Math.min(...columns, last - LEAST_WEEKS), last - MOST_WEEKS);
   const rows = WEEKDAYS.map((label, row) => ({ label, cells: Array.from({ length: last - first + 1 }, (_, n) => at(row, first + n)) }));
   return { shape: "days", columns: weeks(first, last), rows };
 }
 
-/** @param {Shape} shape @param {Set<number>} rows @param {(row: number, column: number) => Cell | null} at @returns {Grid} */
-function byRows(shape, rows, at) {
-  const width = shape === "hours" ? 24 : 60;
+/** @param {Shape} shape @param {number} step @param {Set<number>} rows @param {(row: number, column: number) => Cell | null} at @returns {Grid} */
+function byRows(shape, step, rows, at) {
+  const width = shape === "hours" ? 24 : 60 / step;
   const last = Math.max(...rows);
   const first = Math.max(Math.min(...rows), last - MOST_ROWS + 1);
-  const columns = Array.from({ length: width }, (_, n) => (width === 24 || n % 5 === 0 ? String(n).padStart(2, "0") : ""));
+  const columns = Array.from({ length: width }, (_, n) => (width === 24 || n % 5 === 0 ? String(n * step).padStart(2, "0") : ""));
   const drawn = Array.from({ length: last - first + 1 }, (_, n) => last - n);
   return { shape, columns, rows: drawn.map((row) => ({ label: labelOf(row, shape), cells: columns.map((_, column) => at(row, column)) })) };
 }

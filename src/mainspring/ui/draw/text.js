@@ -71,7 +71,7 @@ const STEPS = /** @type {const} */ ([[86_400, "d"], [3_600, "h"], [60, "m"], [1,
  * @param {number} ms */
 export function length(ms) {
   const seconds = Math.abs(ms) / 1000;
-  if (seconds < 1) return `${Math.round(Math.abs(ms))} ms`;
+  if (seconds < 1) return ms !== 0 && seconds < 0.0005 ? "< 1 ms" : `${Math.round(Math.abs(ms))} ms`;
   if (seconds < 10) return `${seconds.toFixed(1)} s`;
   let left = Math.round(seconds);
   const words = [];

@@ -5,7 +5,7 @@ import { Trend } from "../parts/chart.js";
 import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { since, Spans, When } from "../parts/when.js";
+import { Counting, since, Spans, useCounting, When } from "../parts/when.js";
 import { place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
@@ -56,10 +56,12 @@ export default function Failures({ argument }) {
 function Groups() {
   const span = place.value.query.get("span") ?? "7d";
   const groups = usePages("/v1/errors", { since: since(span), limit: 50 }, (news) => news.more || news.runs.size > 0);
+  const until = useCounting(groups);
   const runs = groups.rows.reduce((sum, each) => sum + each.count, 0);
-  return html`<${Head} title="Failures">${groups.data && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error in ${runs.toLocaleString("en-GB")} failed runs</span>`}</${Head}>
+  return html`<${Head} title="Failures">${groups.data && (groups.rows.length > 0 || until === null) && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error in ${runs.toLocaleString("en-GB")} failed runs</span>`}</${Head}>
     <div class="toolbar"><${Spans} chosen=${span} /></div>
+    <${Counting} until=${until} />
     <${Loaded} of=${groups}>${() => groups.rows.length
       ? html`<div class="stack">${groups.rows.map((/** @type {ErrorGroup} */ each) => html`<${Group} key=${each.error} group=${each} then=${groups.reload} />`)}${groups.more && html`<button onClick=${groups.more}>Show more</button>`}</div>`
-      : html`<${Empty}>No run has failed for good in this span.</${Empty}>`}</${Loaded}>`;
+      : until === null && html`<${Empty}>No run has failed for good in this span.</${Empty}>`}</${Loaded}>`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "../html.js";
 import { length, lookOf } from "../draw/text.js";
 import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Bars, Columns } from "../parts/chart.js";
-import { lengthOf, now, since, Spans, When } from "../parts/when.js";
+import { Counting, now, since, Spans, useCounting, When } from "../parts/when.js";
 import { jobHref, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
@@ -95,9 +95,10 @@ function Cause({ cause, then }) {
 /** The kinds of error of the last day, the newest first: what failed, why, and the way to run it again. */
 function Failing() {
   const kinds = useResource("/v1/errors", { since: since("24h"), limit: KINDS }, (news) => news.more || news.runs.size > 0);
+  const until = useCounting(kinds);
   const retry = async (/** @type {ErrorGroup} */ kind) => (await import("../parts/bulk.js")).askForAll("runs", "retry", { error: kind.error, state: ["failed"] }, `failed with ${kind.type}`, kinds.reload);
-  return html`<section class="panel"><header><h2>What failed, last 24 hours</h2><a class="muted" href=${to("/failures", { span: "24h" })}>all</a></header><div class="body"><${Loaded} of=${kinds}>${(/** @type {any} */ found) => found.items.length === 0
-    ? html`<p class="muted">No run has failed for good.</p>`
+  return html`<section class="panel"><header><h2>What failed, last 24 hours</h2><a class="muted" href=${to("/failures", { span: "24h" })}>all</a></header><div class="body"><${Counting} until=${until} /><${Loaded} of=${kinds}>${(/** @type {any} */ found) => found.items.length === 0
+    ? until === null && html`<p class="muted">No run has failed for good.</p>`
     : html`<ul class="kinds">${found.items.map((/** @type {ErrorGroup} */ kind) => html`<li><span class="glyph s-failed" aria-hidden="true">${lookOf("failed").glyph}</span>
       <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type || kind.message}</strong></a> ${kind.type && kind.message}<br /><span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
       <span class="act"><span class="muted"><${When} at=${kind.last_at} plain /></span>${may("runs:control") && html`<button onClick=${() => retry(kind)}>Retry</button>`}</span></li>`)}</ul>`}</${Loaded}></div></section>`;
@@ -126,9 +127,10 @@ function wordsOf(bucket) {
 function Outcomes() {
   const span = place.value.query.get("span") ?? "24h";
   const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h", whole: true }, (news) => news.more || news.runs.size > 0);
+  const until = useCounting(tallies);
   return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
     const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
-    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`;
+    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><${Counting} until=${until} />${(late.length > 0 || until === null) && html`<p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`}`;
   }}</${Loaded}></div></section>`;
 }
 

@@ -123,6 +123,6 @@ export function Lanes({ lanes, from, to, label, href }) {
   };
   return html`<div class="lanes"><canvas ref=${canvas} tabindex="0" role="img" aria-label=${`${label}: ${all.length} spans in ${lanes.length} rows. Arrows walk along them, Enter opens one.`} onKeyDown=${press}
       onMouseMove=${(/** @type {MouseEvent} */ e) => setTold(find(e)?.bar.title ?? "")} onClick=${(/** @type {MouseEvent} */ e) => { const found = find(e); if (found?.bar.id) go(href(found.bar.id)); }}></canvas>
-    <div class="spread"><p class="told" role="status">${told || html`<span class="muted">${all.length.toLocaleString("en-GB")} spans, ${zoneOf()}</span>`}</p>
+    <div class="spread"><p class="told" role="status">${told || html`<span class="muted">${all.length.toLocaleString("en-GB")} ${all.length === 1 ? "span" : "spans"}, ${zoneOf()}</span>`}</p>
       <ul class="legend">${[...new Set(all.map(({ bar }) => bar.state))].map((state) => html`<li>${Badge({ state })}</li>`)}</ul></div></div>`;
 }

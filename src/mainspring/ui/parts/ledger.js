@@ -1,13 +1,12 @@
 /** The ledger of a job: each due instant is a cell with an outcome and a reason; a missed one can be fired from here. */
-import { send } from "../api.js";
-import { gridOf } from "../draw/ledger.js";
+import { get, send } from "../api.js";
+import { gridOf, shapeOf, SPANS_MS } from "../draw/ledger.js";
 import { length, lookOf } from "../draw/text.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { place, refine, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { ask, copy, quoted } from "./dialog.js";
-import { usePages } from "./lists.js";
 import { Badge, Empty, Loaded } from "./page.js";
 import { now, since, When, zoneOf } from "./when.js";
 import { Lines } from "./chart.js";
@@ -19,7 +18,10 @@ const LEGEND = ["succeeded", "late", "fired", "failed", "missed", "skipped", "ca
 const DAY_MS = 86_400_000;
 const AHEAD_MS = 15 * DAY_MS;
 const YEAR_MS = 365 * DAY_MS;
-const PAST_MS = 366 * DAY_MS;
+/** The newest rows of a ledger are asked for again with news; older ones only after an action. An hour of seconds is four pages. */
+const PAGE = 1_000;
+const MOST_PAGES = 5;
+const MOST_KEPT = 10_000;
 const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
 
@@ -126,12 +128,53 @@ function CellButton({ cell, pressed, stop, choose }) {
     onClick=${() => choose(cell)}>${look.glyph}</button>`;
 }
 
+/** @typedef {{ path: string, answer: any, rows: any[], next: string | null, pages: number, isOld: boolean }} Kept */
+
+/** The rows of a new answer, and what was known before its oldest.
+ * @param {Kept | null} old @param {string} path @param {any} answer @returns {Kept} */
+function joined(old, path, answer) {
+  const from = Date.parse(answer.items.at(-1)?.fire_at);
+  const rest = old?.path === path && !old.isOld ? old.rows.filter((row) => Date.parse(row.fire_at) < from) : [];
+  if (!old || !rest.length) return { path, answer, rows: answer.items, next: answer.next, pages: 1, isOld: false };
+  const rows = [...answer.items, ...rest];
+  return { ...old, answer, rows: rows.slice(0, MOST_KEPT), next: rows.length > MOST_KEPT ? null : old.next };
+}
+
+/** The rows of a job's ledger, newest first: as many pages as the grid of its trigger shows, then more when they are asked for.
+ * @param {any} job @param {Record<string, any>} query */
+function useRows(job, query) {
+  const path = `/v1/jobs/${encodeURIComponent(job.job_id)}/ledger`;
+  const first = useResource(path, { ...query, limit: PAGE }, (news) => news.more || news.jobs.has(job.job_id));
+  const kept = useRef(/** @type {Kept | null} */ (null));
+  const isAsking = useRef(false);
+  const [, redraw] = useState(0);
+  if (first.data && first.current && kept.current?.answer !== first.data) kept.current = joined(kept.current, path, first.data);
+  const more = async () => {
+    const from = kept.current;
+    if (isAsking.current || !from?.next) return;
+    isAsking.current = true;
+    const page = await get(path, { ...query, limit: PAGE, cursor: from.next }).catch(() => null);
+    isAsking.current = false;
+    const held = kept.current;
+    if (page && held?.next === from.next) kept.current = { ...held, rows: [...held.rows, ...page.items], next: page.next, pages: held.pages + 1 };
+    redraw((n) => n + 1);
+  };
+  const rows = kept.current?.rows ?? [];
+  useEffect(() => {
+    const past = rows.filter((row) => !AHEAD.includes(row.outcome)).map((row) => Date.parse(row.fire_at)).reverse();
+    const span = SPANS_MS[shapeOf(job.trigger.kind, past)];
+    if (kept.current && kept.current.pages < MOST_PAGES && past[0] > now().getTime() - span) more();
+  }, [rows.length, kept.current?.pages]);
+  const reload = () => (kept.current && (kept.current.isOld = true), first.reload());
+  return { ...first, reload, rows, more: kept.current?.next ? more : undefined };
+}
+
 /** The grid of all cells. What is planned is cut where it would outgrow what is known.
  * @param {any[]} rows newest first @param {any} job @param {string} zone @param {boolean} isYear whether a year ahead is shown */
 function gridOfRows(rows, job, zone, isYear) {
   const cells = [...rows].reverse().map((row) => cellOf(row, secondsOf(job.policy.grace)));
   const past = cells.filter((each) => !AHEAD.includes(each.outcome));
-  const shape = past.length > 1 ? gridOf(past, job.trigger.kind, zone).shape : gridOf(cells, job.trigger.kind, zone).shape;
+  const shape = shapeOf(job.trigger.kind, (past.length > 1 ? past : cells).map((each) => Date.parse(each.fire_at)));
   const ahead = cells.filter((each) => AHEAD.includes(each.outcome)).slice(0, isYear && shape === "days" ? 366 : PLANNED[shape]);
   return gridOf([...past, ...ahead], job.trigger.kind, zone);
 }
@@ -143,8 +186,8 @@ export function Ledger({ job }) {
   const minute = Math.floor(now().getTime() / 60_000) * 60_000;
   const [begin] = useState(minute);
   const isYear = place.value.query.get("ahead") === "1y";
-  const query = { since: new Date(begin - PAST_MS).toISOString(), until: new Date(begin + (isYear ? YEAR_MS : AHEAD_MS)).toISOString(), limit: 1000 };
-  const past = usePages(`/v1/jobs/${encodeURIComponent(job.job_id)}/ledger`, query, (news) => news.more || news.jobs.has(job.job_id));
+  const query = { since: new Date(begin - SPANS_MS.days).toISOString(), until: new Date(begin + (isYear ? YEAR_MS : AHEAD_MS)).toISOString() };
+  const past = useRows(job, query);
   const zone = job.trigger.tz ?? zoneOf();
   const grid = useMemo(() => (past.rows.length ? gridOfRows(past.rows, job, zone, isYear) : null), [past.data, past.rows.length, zone, isYear]);
   const at = place.value.query.get("at");

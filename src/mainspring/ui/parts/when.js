@@ -1,10 +1,14 @@
-/** Time: an instant, always absolute and relative in the zone that the viewer chose; and the span that a page shows, kept in the address. */
+/** Time: an instant, always absolute and relative in the zone that the viewer chose; the span that a page shows, kept in the address; and up
+ * to when counts are complete. */
 import { skew } from "../api.js";
 import { absolute, relative } from "../draw/text.js";
-import { html, signal } from "../html.js";
+import { html, signal, useEffect } from "../html.js";
+import { paused } from "../live.js";
 import { place, to } from "../router.js";
 import { clock } from "../state/settings.js";
 
+/** Asked once: every instant on a page needs it, and to ask takes as long as to draw a row. */
+const BROWSERS_ZONE = Intl.DateTimeFormat().resolvedOptions().timeZone;
 const tick = signal(0);
 setInterval(() => document.hidden || (tick.value += 1), 1000);
 
@@ -17,15 +21,16 @@ export function now() {
 export function zoneOf(zone, isOfJob = false) {
   if (clock.value === "utc") return "UTC";
   if ((clock.value === "job" || isOfJob) && zone) return zone;
-  return Intl.DateTimeFormat().resolvedOptions().timeZone;
+  return BROWSERS_ZONE;
 }
 
 /** @param {{ at: string | null | undefined, zone?: string, plain?: boolean, job?: boolean, none?: string }} given */
 export function When({ at, zone, plain = false, job = false, none = "–" }) {
   if (!at) return html`<span class="muted">${none}</span>`;
   const instant = new Date(at);
-  const text = absolute(instant, zoneOf(zone, job), now());
-  const title = `${text} (${zoneOf(zone, job)}) · ${at}`;
+  const shown = zoneOf(zone, job);
+  const text = absolute(instant, shown, now());
+  const title = `${text} (${shown}) · ${at}`;
   if (plain) return html`<time datetime=${at} title=${title} class="nowrap">${relative(instant, now())}</time>`;
   return html`<time datetime=${at} title=${title}><span class="nowrap">${text}</span> <span class="muted nowrap">· ${relative(instant, now())}</span></time>`;
 }
@@ -59,4 +64,26 @@ export function instantOf(text) {
   if (!found) return text;
   const ms = Number(found[1]) * { s: 1e3, m: 6e4, h: 3.6e6, d: 8.64e7 }[/** @type {"s"} */ (found[2])];
   return new Date(Math.floor((now().getTime() - ms) / 6e4) * 6e4).toISOString();
+}
+
+/** Events of the last moment are always to be counted still: a lag of more than this is said. */
+const LAG_MS = 5_000;
+/** That counting has gone on is no news of a job or a run, so the page asks. */
+const AGAIN_MS = 2_000;
+
+/** The instant up to which the counts of an answer are complete; null if they do not lag. The server keeps them by reading events.
+ * @param {import("../state/resource.js").Resource<any>} of @returns {string | null} */
+export function useCounting(of) {
+  const until = of.data?.counted_until ?? null;
+  useEffect(() => {
+    if (until === null || paused.value) return;
+    const timer = setTimeout(of.reload, AGAIN_MS);
+    return () => clearTimeout(timer);
+  }, [of.data, of.error, paused.value]);
+  return until !== null && now().getTime() - Date.parse(until) > LAG_MS ? until : null;
+}
+
+/** @param {{ until: string | null }} given */
+export function Counting({ until }) {
+  return until && html`<p class="s-warning">Still counting, as of <${When} at=${until} />: what failed or ended later is not shown yet.</p>`;
 }
