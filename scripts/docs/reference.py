@@ -298,8 +298,8 @@ def errors_page() -> str:
     """The exceptions, and the problems of the API."""
     problems = ((f"`{PREFIX}{kind}`", status, title) for kind, (status, title) in TITLES.items())
     return (
-        "# Errors\n\nAfter this page you know every exception of the SDK, the exit code that it becomes on the command "
-        "line, and the problem that it becomes over HTTP."
+        "# Errors\n\nAfter this page you know every exception of the SDK. You also know the exit code that it becomes "
+        "on the command line, and the problem that it becomes over HTTP."
         + NOTE
         + "\n## Exceptions\n\n"
         + table(("`mainspring.errors`", "is a", "meaning", "exit code", "HTTP"), map(error_row, all_errors()))
