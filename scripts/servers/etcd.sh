@@ -14,7 +14,7 @@ start_etcd() {
   runs_etcd || spawn etcd "$home" etcd --name a --data-dir "$home/data" --listen-client-urls "$client" \
     --advertise-client-urls "$client" --listen-peer-urls "$peer" --initial-advertise-peer-urls "$peer" \
     --initial-cluster "a=$peer" --heartbeat-interval 50 --election-timeout 500 --unsafe-no-fsync --logger zap --log-level warn
-  wait_until replies "$(etcd_port)" 'GET /health HTTP/1.0\r\n\r\n'
+  wait_for etcd "$home" replies "$(etcd_port)" 'GET /health HTTP/1.0\r\n\r\n'
 }
 
 stop_etcd() { end "$folder/etcd/etcd.pid"; }

@@ -35,7 +35,7 @@ start_rabbitmq() {
     RABBITMQ_PID_FILE="$home/pid" RABBITMQ_DIST_PORT="$(cat "$home/dist")" ERL_EPMD_PORT="$(cat "$home/epmd")" \
     ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" \
     "$rabbitmq_program"
-  wait_until replies "$(rabbitmq_port)" 'AMQP\x00\x00\x09\x01'
+  wait_for rabbitmq "$home" replies "$(rabbitmq_port)" 'AMQP\x00\x00\x09\x01'
 }
 
 stop_rabbitmq() {

@@ -20,7 +20,7 @@ CONF
   fi
   runs_sqs || CLASSPATH="$(jars_of sqs)/*" spawn sqs "$home" java -Xms32m -Xmx128m -XX:+UseSerialGC -XX:TieredStopAtLevel=1 \
     -Dconfig.file="$home/elasticmq.conf" org.elasticmq.server.Main
-  wait_until replies "$(sqs_port)" 'GET /health HTTP/1.0\r\n\r\n'
+  wait_for sqs "$home" replies "$(sqs_port)" 'GET /health HTTP/1.0\r\n\r\n'
 }
 
 stop_sqs() { end "$folder/sqs/sqs.pid"; }

@@ -26,7 +26,7 @@ CONF
   fi
   runs_zookeeper || CLASSPATH=$zookeeper_jar spawn zookeeper "$home" java -Xms32m -Xmx128m -XX:+UseSerialGC \
     -XX:TieredStopAtLevel=1 -Dzookeeper.forceSync=no org.apache.zookeeper.server.quorum.QuorumPeerMain "$home/zoo.cfg"
-  wait_until replies "$(zookeeper_port)" ruok
+  wait_for zookeeper "$home" replies "$(zookeeper_port)" ruok
 }
 
 stop_zookeeper() { end "$folder/zookeeper/zookeeper.pid"; }

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import socket
 import sqlite3
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from typing import Any
 import httpx
 import pytest
 from judging import judge
+
+from mainspring.testing.servers.process import free_port
 
 APP = """
 import os
@@ -107,12 +108,6 @@ def test_the_stand_by_takes_over_and_no_instant_is_lost_or_doubled(nodes: Nodes,
     verdict = judge(nodes.folder, f"sqlite:///{nodes.folder / 'x.db'}")
     assert verdict.ok, str(verdict)
     assert {1, 4, 5, 17} <= set(verdict.judged)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM], ids=["killed", "stopped"])

@@ -9,7 +9,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from mainspring.errors import MainspringError
+from mainspring.testing.servers.process import free_port
 
 USER: Final = "mainspring"
 DATABASE: Final = "chaos"
@@ -58,7 +58,7 @@ class Postgres:
         self._own_folder = folder is None
         self.folder = folder or Path(tempfile.mkdtemp(prefix="mainspring-postgres-", dir=_memory()))
         self.data = self.folder / "data"
-        self.port = _free_port()
+        self.port = free_port()
         self._settings = {**_SETTINGS, **(settings or {})}
         self._process: subprocess.Popen[bytes] | None = None
         if os.geteuid() == 0:
@@ -207,13 +207,6 @@ def _as_owner() -> Sequence[str]:
     if os.geteuid() != 0:
         return ()
     return ("setpriv", "--reuid", _OWNER, "--regid", _OWNER, "--init-groups")
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 def _children(parent: int) -> list[int]:
