@@ -97,6 +97,17 @@ def test_keys_lead_to_pages_and_never_fire_in_a_field(open_page: OpenPage) -> No
     expect(page.get_by_label("filter jobs")).to_have_value("gr")
 
 
+def test_the_palette_opens_what_was_typed_also_if_enter_is_faster_than_the_answer(open_page: OpenPage) -> None:
+    page = open_page("/")
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.keyboard.type("report-0000")
+    expect(page.get_by_role("option", name="report-00000")).to_be_visible()
+    page.keyboard.type("8")
+    page.keyboard.press("Enter")
+    expect(page.get_by_role("heading", name="report-00008")).to_be_visible()
+
+
 def test_the_palette_finds_a_job(open_page: OpenPage) -> None:
     page = open_page("/")
     expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()

@@ -32,8 +32,10 @@ function Palette() {
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   const [words, setWords] = useState("");
   const now = asked.value;
-  const [found, setFound] = useState(/** @type {Entry[]} */ ([]));
+  const [found, setFound] = useState({ words: "", entries: /** @type {Entry[]} */ ([]) });
   const [chosen, setChosen] = useState(0);
+  /** The words for which Enter was pressed before their answer came. */
+  const entered = useRef(/** @type {string | null} */ (null));
   useEffect(() => {
     if (!now || dialog.current?.open) return;
     setWords(now.words);
@@ -41,21 +43,32 @@ function Palette() {
   }, [now]);
   useEffect(() => {
     let current = true;
-    look(words).then((entries) => current && (setFound(entries), setChosen(0)));
+    look(words).then((entries) => {
+      if (!current) return;
+      setFound({ words, entries });
+      setChosen(0);
+      if (entered.current === words) leave(entries[0]);
+    });
     return () => void (current = false);
   }, [words]);
+  const leave = (/** @type {Entry | undefined} */ entry) => {
+    entered.current = null;
+    if (!entry) return;
+    dialog.current?.close();
+    go(entry.href);
+  };
   const press = (/** @type {KeyboardEvent} */ event) => {
-    if (event.key === "ArrowDown") setChosen(Math.min(chosen + 1, found.length - 1));
+    const typed = /** @type {HTMLInputElement} */ (event.target).value;
+    if (event.key === "ArrowDown") setChosen(Math.min(chosen + 1, found.entries.length - 1));
     else if (event.key === "ArrowUp") setChosen(Math.max(chosen - 1, 0));
-    else if (event.key === "Enter" && found[chosen]) {
-      dialog.current?.close();
-      go(found[chosen].href);
-    } else return;
+    else if (event.key !== "Enter") return;
+    else if (typed === found.words) leave(found.entries[chosen]);
+    else entered.current = typed;
     event.preventDefault();
   };
   return html`<dialog ref=${dialog} aria-label="search"><div class="palette">
-    <input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => setWords(e.target.value)} onKeyDown=${press} />
-    <ul role="listbox" aria-label="found">${found.slice(0, 12).map((each, n) => html`<li role="option" aria-selected=${n === chosen}>
+    <input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => ((entered.current = null), setWords(e.target.value))} onKeyDown=${press} />
+    <ul role="listbox" aria-label="found">${found.entries.slice(0, 12).map((each, n) => html`<li role="option" aria-selected=${n === chosen}>
       <a href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
   </div></dialog>`;
 }
