@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 ROOT: Final = Path(__file__).parent.parent
 URLS: Final = ROOT / ".services" / "urls"
-PATIENCE_S: Final = 180.0
+PATIENCE_S: Final = 360.0
 """How long to wait for anything. A loaded machine is slow, and no failure: at a load of 30 on two cores, five nodes
 took more than a minute to start."""
 LOOK_S: Final = 0.05

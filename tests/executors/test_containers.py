@@ -157,14 +157,14 @@ async def test_ends_are_distinguished(settings: dict[str, Any]) -> None:
         "missing": shell("true", image="missing:1"),
         "invalid": shell("true", image="NoSuchThing"),
     }
-    async with scene_of(**settings) as scene, scene_of(**settings, container_start=SECOND) as hurried:
+    async with scene_of(**settings) as scene, scene_of(**settings, container_start=5 * SECOND) as hurried:
         executed = [(hurried if name == "missing" else scene).execute(each) for name, each in attempts.items()]
         ends = dict(zip(attempts, await asyncio.gather(*executed), strict=True))
     failures = {name: end.failure for name, end in ends.items() if end.failure is not None}
     assert failures["code"].message == "the container exited with code 3: this went wrong"
     assert failures["memory"].type == "ContainerOOMKilled"
     assert "limit of 64Mi (OOMKilled)" in failures["memory"].message
-    assert "not started within 1s: ErrImagePull: missing:1: not found" in failures["missing"].message
+    assert "not started within 5s: ErrImagePull: missing:1: not found" in failures["missing"].message
     assert [ends[name].final for name in ends] == [False, False, False, True]
 
 

@@ -40,7 +40,7 @@ async def test_lines_arrive_while_it_runs_and_following_ends_with_it(app: Mainsp
     script = f"echo first; while ! test -e {gates[0]}; do sleep 0.02; done; echo second >&2"
     runs = [
         await app.submit("command", {"argv": ["sh", "-c", script]}),
-        await app.submit("talk", {"gate": str(gates[1])}, timeout="60s"),
+        await app.submit("talk", {"gate": str(gates[1])}, timeout="10m"),
     ]
     async with up(tmp_path), asyncio.timeout(PATIENCE_S):
         for run, gate in zip(runs, gates, strict=True):
