@@ -33,7 +33,7 @@ start_rabbitmq() {
     RABBITMQ_CONF_ENV_FILE=/dev/null RABBITMQ_CONFIG_FILE="$home/rabbitmq.conf" RABBITMQ_ADVANCED_CONFIG_FILE="$home/none" \
     RABBITMQ_ENABLED_PLUGINS_FILE="$home/enabled_plugins" RABBITMQ_MNESIA_BASE="$home/mnesia" RABBITMQ_LOG_BASE="$home/log" \
     RABBITMQ_PID_FILE="$home/pid" RABBITMQ_DIST_PORT="$(cat "$home/dist")" ERL_EPMD_PORT="$(cat "$home/epmd")" \
-    ERL_EPMD_ADDRESS=127.0.0.1 RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" \
+    ERL_EPMD_ADDRESS=127.0.0.1 ERL_CRASH_DUMP="$home/log/erl_crash.dump" RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS="-kernel inet_dist_use_interface {127,0,0,1}" \
     "$rabbitmq_program"
   wait_for rabbitmq "$home" replies "$(rabbitmq_port)" 'AMQP\x00\x00\x09\x01'
 }
