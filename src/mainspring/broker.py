@@ -85,7 +85,7 @@ class Depth(NamedTuple):
     waiting: int
     source: str = ""
     """The broker's name of the queue, or of the topic with the number of the partition: `jobs.a.b.c.high/3`. Empty
-    where the place has one queue without a name of its own."""
+    where the place has one queue without its own name."""
 
 
 class Capabilities(NamedTuple):

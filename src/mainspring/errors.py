@@ -155,7 +155,7 @@ class StoreReadOnly(StoreError):
 
 
 class StoreMismatch(StoreError):
-    """The database is not one of ours, or needs another version of the program."""
+    """The database is not of Mainspring, or needs another version of the program."""
 
 
 class NotAllowed(MainspringError):

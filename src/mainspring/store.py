@@ -80,7 +80,7 @@ __all__ = [
     "RunFilter",
     "RunStore",
     "Saved",
-    "Standing",
+    "StandingClaim",
     "Store",
     "Strain",
     "SubmissionListener",
@@ -293,7 +293,7 @@ class SubmissionListener(Protocol):
         """Called before the store is closed: finish what was begun."""
 
 
-class Standing(NamedTuple):
+class StandingClaim(NamedTuple):
     """A claim that a worker would make at once if there were anything for it."""
 
     worker: Worker
@@ -355,7 +355,7 @@ class WorkStore(DispatchStore, Protocol):
         With `ahead`, also runs that will be due within that time, unless they need a gate, may expire or were lost
         before; the worker must not start them before they are due."""
 
-    def stand(self, standing: Standing | None) -> None:
+    def leave_claim(self, standing: StandingClaim | None) -> None:
         """Leave a claim with the store, or take it back. The store may make it in the transaction that accepts a run,
         if the worker could start all that waits: once, where it was left in the same process, or for each of several
         submissions of any, where the store is a server. It need not: the worker polls all the same, and gives back what

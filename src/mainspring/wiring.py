@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from mainspring.services.node import Node
     from mainspring.services.runtime import Runtime
     from mainspring.services.scheduler.elector import Elector
-    from mainspring.services.scheduler.scheduler import Scheduler
+    from mainspring.services.scheduler.scheduler import SchedulerService
     from mainspring.services.worker.broker_source import BrokerSource
-    from mainspring.services.worker.worker import UnfinishedWork, Worker
+    from mainspring.services.worker.worker import UnfinishedWork, WorkerService
     from mainspring.stores.postgres.server.database import Limits
 
 _POSTGRES = ("postgresql", "postgres")
@@ -518,7 +518,7 @@ def _lifespan(
 
 
 def _build_chores(
-    app: App, store: Store, name: str, settings: Settings, random: Random, scheduler: Scheduler | None
+    app: App, store: Store, name: str, settings: Settings, random: Random, scheduler: SchedulerService | None
 ) -> Chores:
     """The chores of a process; those of one that schedules also publish events and statuses."""
     from mainspring.services.chores.chores import Chores
@@ -543,12 +543,12 @@ def _with_hooks(listener: Listener | None, app: App, task_loop: asyncio.Abstract
 
 def build_scheduler(
     store: Store, name: str, settings: Settings, clock: Clock, random: Random, broker: Broker | None = None
-) -> Scheduler:
+) -> SchedulerService:
     """The scheduler of this process, with its lease."""
-    from mainspring.services.scheduler.scheduler import Scheduler
+    from mainspring.services.scheduler.scheduler import SchedulerService
 
     lease = open_lease(settings, store, clock)
-    return Scheduler(store, lease, name, settings, clock, random, broker=broker, checks_in=True)
+    return SchedulerService(store, lease, name, settings, clock, random, broker=broker, checks_in=True)
 
 
 def build_worker(
@@ -562,13 +562,13 @@ def build_worker(
     on_drain: Callable[[], None] | None = None,
     on_unstoppable: Callable[[], None] | None = None,
     source: BrokerSource | None = None,
-) -> Worker:
+) -> WorkerService:
     """The worker of this process, with its executors."""
-    from mainspring.services.worker.worker import Worker, end_process
+    from mainspring.services.worker.worker import WorkerService, end_process
 
     executors = find_executors(app, settings.concurrency, settings)
     task_loop.call_soon_threadsafe(executors.prepare)
-    worker = Worker(
+    worker = WorkerService(
         *(store, row, _traced(executors, store, settings), task_loop, settings, app.clock, random),
         on_unstoppable=on_unstoppable or end_process,
         on_stopped=executors.close,

@@ -19,7 +19,7 @@ from door import SECRET, Door, make_app, open_door, problem, until
 
 from mainspring.api.application import ENDPOINTS
 from mainspring.api.auth.access import PERMISSIONS, ROLES, Role
-from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint
+from mainspring.api.endpoint import AUTHENTICATED, PUBLIC, Endpoint
 from mainspring.api.server import Server
 from mainspring.errors import InvalidInput
 
@@ -76,7 +76,7 @@ def test_without_a_token_every_endpoint_is_refused(door: Door, endpoint: Endpoin
 def test_a_role_may_do_what_its_permissions_say_and_nothing_else(door: Door, role: Role) -> None:
     client = door.client(role)
     for endpoint in GUARDED:
-        allowed = endpoint.permission == ANYBODY or endpoint.permission in ROLES[role]
+        allowed = endpoint.permission == AUTHENTICATED or endpoint.permission in ROLES[role]
         status = knock(client, endpoint).status_code
         assert (status == 403) == (not allowed), f"{role}: {row(endpoint)} answered {status}"
         assert status != 401
@@ -85,11 +85,11 @@ def test_a_role_may_do_what_its_permissions_say_and_nothing_else(door: Door, rol
 def test_a_token_without_any_permission_may_look_at_the_documentation_only(door: Door) -> None:
     client = door.client(grants={"default": []})
     for endpoint in GUARDED:
-        assert (knock(client, endpoint).status_code == 403) == (endpoint.permission != ANYBODY)
+        assert (knock(client, endpoint).status_code == 403) == (endpoint.permission != AUTHENTICATED)
 
 
 def test_each_permission_guards_something() -> None:
-    assert {each.permission for each in GUARDED} - {ANYBODY} == PERMISSIONS - {"run:command"}
+    assert {each.permission for each in GUARDED} - {AUTHENTICATED} == PERMISSIONS - {"run:command"}
 
 
 TRICKS = [

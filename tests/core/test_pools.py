@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mainspring.core.runs.pools import Pool, make_pools, read_pools, room_of
+from mainspring.core.runs.pools import PriorityPool, make_pools, read_pools, room_of
 from mainspring.errors import InvalidInput
 
 USUAL = make_pools({1: 100, 2: 50, 3: 20})
@@ -16,7 +16,7 @@ SIZES = st.dictionaries(st.integers(1, 10), st.integers(1, 12), min_size=1, max_
 def test_every_priority_has_one_pool() -> None:
     assert [pool.priorities for pool in USUAL] == [(1,), (2,), (3, 4, 5, 6, 7, 8, 9, 10)]
     assert [pool.priorities for pool in make_pools({5: 1, 3: 1})] == [(1, 2, 3, 4), (5, 6, 7, 8, 9, 10)]
-    assert make_pools({4: 7}) == (Pool(7, tuple(range(1, 11))),)
+    assert make_pools({4: 7}) == (PriorityPool(7, tuple(range(1, 11))),)
 
 
 def test_a_pool_takes_its_own_and_idle_ones_help_lower_priorities() -> None:

@@ -22,9 +22,9 @@ from mainspring.sdk.handle import RunHandle
 from mainspring.services.loop import Loop
 from mainspring.services.scheduler.planner import Planner
 from mainspring.services.worker.claimer import ClaimSource
-from mainspring.services.worker.worker import Worker
+from mainspring.services.worker.worker import WorkerService
 from mainspring.settings import Settings
-from mainspring.store import RunFilter, Standing, Store
+from mainspring.store import RunFilter, StandingClaim, Store
 from mainspring.testing import ManualClock
 from mainspring.wiring import describe_worker, find_executors
 from sdk_work import add_stored, row_of
@@ -94,7 +94,7 @@ class FaultyStore:
         self._opened.set()
         self._opened = asyncio.Event()
 
-    def stand(self, standing: Standing | None) -> None:
+    def leave_claim(self, standing: StandingClaim | None) -> None:
         """The store at the other end makes no claims by itself."""
 
     def __getattr__(self, name: str) -> Any:
@@ -169,25 +169,25 @@ def make_worker(
     name: str = "worker-1",
     on_unstoppable: Callable[[], None] = lambda: None,
     source: ClaimSource | None = None,
-) -> Worker:
+) -> WorkerService:
     """A worker whose tasks run on this loop, as they do in simulation."""
     row = describe_worker(app, using, name)
     executors = find_executors(app, using.concurrency)
     given = (store, row, executors, asyncio.get_running_loop(), using, clock, Random(0), on_unstoppable)
-    return Worker(*given, source=source)
+    return WorkerService(*given, source=source)
 
 
 @asynccontextmanager
 async def working(
     app: Mainspring, store: Any, clock: Clock, using: Settings = FAST, **more: Any
-) -> AsyncIterator[Worker]:
+) -> AsyncIterator[WorkerService]:
     """A worker at work, until it ends without a word."""
     worker = make_worker(app, store, clock, using, **more)
     await worker.register()
     unsubscribe = store.on_change(worker.wake)
     async with turning(*worker.loops):
         yield worker
-    store.stand(None)  # Which would have ended with its process.
+    store.leave_claim(None)  # Which would have ended with its process.
     unsubscribe()
 
 

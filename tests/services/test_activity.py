@@ -17,8 +17,8 @@ from mainspring.leases.database import DatabaseLease
 from mainspring.services.activity import Activity, Listener, Summary
 from mainspring.services.loop import Loop
 from mainspring.services.node import Node
-from mainspring.services.scheduler.scheduler import Scheduler
-from mainspring.services.worker.worker import Worker
+from mainspring.services.scheduler.scheduler import SchedulerService
+from mainspring.services.worker.worker import WorkerService
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ class Watched:
     """A worker, and what it reports."""
 
     def __init__(self, app: Mainspring, store: Any, clock: JumpingClock, *, detailed: bool) -> None:
-        self.worker: Worker = make_worker(app, store, clock, USUAL)
+        self.worker: WorkerService = make_worker(app, store, clock, USUAL)
         self.events: list[Event] = []
         self.summaries: list[Summary] = []
         listener = Listener(lambda event, _: self.events.append(event), self.summaries.append, detailed)
@@ -43,7 +43,7 @@ class Watched:
         return [*self.worker.loops, self.activity]
 
 
-def a_worker(app: Mainspring, store: Any, clock: JumpingClock) -> tuple[Worker, list[Event]]:
+def a_worker(app: Mainspring, store: Any, clock: JumpingClock) -> tuple[WorkerService, list[Event]]:
     watched = Watched(app, store, clock, detailed=True)
     return watched.worker, watched.events
 
@@ -148,7 +148,7 @@ async def test_a_node_that_schedules_reports_its_firings(
     events: list[Event] = []
     await add_job(app, "report", "10s", overlap="forbid", misfire="skip")
     clock.advance("35s")
-    scheduler = Scheduler(store, DatabaseLease(store), "node", USUAL, clock, Random(0))
+    scheduler = SchedulerService(store, DatabaseLease(store), "node", USUAL, clock, Random(0))
     listener = Listener(lambda event, _: events.append(event), lambda _: None, detailed)
     node = Node(store, scheduler, make_worker(app, store, clock, USUAL), listener=listener)
     await node.start()

@@ -17,7 +17,7 @@ from mainspring import Mainspring
 from mainspring.leases.database import DatabaseLease
 from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
-from mainspring.services.scheduler.scheduler import Scheduler
+from mainspring.services.scheduler.scheduler import SchedulerService
 from mainspring.stores.sqlite.store import SqliteStore
 
 
@@ -46,7 +46,7 @@ def make_lone_worker(store: Any, clock: JumpingClock, ran: list[str], name: str,
 
 
 def make_scheduler(store: Any, clock: JumpingClock) -> Node:
-    scheduler = Scheduler(store, DatabaseLease(store), "scheduler", USUAL, clock, Random(0))
+    scheduler = SchedulerService(store, DatabaseLease(store), "scheduler", USUAL, clock, Random(0))
     return Node(store, scheduler, None, Chores(store, "scheduler", USUAL, clock, Random(0), leads=scheduler.leads))
 
 

@@ -17,7 +17,7 @@ from test_executing import is_alive
 from mainspring import Mainspring, current_run
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
-from mainspring.services.worker.worker import ENDING_S, PARTING_S, Worker
+from mainspring.services.worker.worker import ENDING_S, PARTING_S, WorkerService
 from mainspring.stores.sqlite.store import SqliteStore
 from sdk_work import row_of
 
@@ -37,7 +37,7 @@ def line(store: Any) -> FaultyStore:
 
 @asynccontextmanager
 async def draining(
-    worker: Worker, clock: JumpingClock, grace_s: float | None = None
+    worker: WorkerService, clock: JumpingClock, grace_s: float | None = None
 ) -> AsyncIterator[Callable[[], bool]]:
     """A worker that drains; whether it has ended."""
     task = asyncio.create_task(worker.drain(grace_s))

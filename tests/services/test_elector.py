@@ -215,7 +215,7 @@ class TestLostWords:
             assert one.number == 1
             assert one.story == ["elected"]
 
-    async def test_a_lost_renewal_is_repeated_before_anybody_notices(
+    async def test_a_lost_renewal_is_repeated_before_its_loss_is_noticed(
         self, store: Any, other: Node, clock: JumpingClock
     ) -> None:
         line = FaultyStore(store)

@@ -32,7 +32,7 @@ from mainspring.core.model import EventBatch
 from mainspring.leases.database import DatabaseLease
 from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
-from mainspring.services.scheduler.scheduler import Scheduler
+from mainspring.services.scheduler.scheduler import SchedulerService
 from mainspring.settings import Settings
 from mainspring.sink import Sink
 from mainspring.stores.sqlite.store import SqliteStore
@@ -52,7 +52,7 @@ def make_node(
     work: bool = True,
 ) -> Node:
     random = Random(name)
-    scheduler = Scheduler(store, DatabaseLease(store), name, using, clock, random)
+    scheduler = SchedulerService(store, DatabaseLease(store), name, using, clock, random)
     chores = Chores(store, name, using, clock, random, leads=scheduler.leads, sinks=sinks, alerts=None)
     return Node(store, scheduler, make_worker(app, store, clock, using, name=name) if work else None, chores)
 

@@ -22,18 +22,18 @@ from mainspring.errors import InvalidInput, StoreUnavailable
 from mainspring.services.metric_families import process_families
 from mainspring.services.node import Node
 from mainspring.services.runtime import Runtime
-from mainspring.services.scheduler.scheduler import Scheduler
-from mainspring.services.worker.worker import Worker
+from mainspring.services.scheduler.scheduler import SchedulerService
+from mainspring.services.worker.worker import WorkerService
 from mainspring.wiring import build_runtime, describe_worker, find_executors
 from sdk_work import row_of, stored_run
 
 
-def scheduler_of(node: Node) -> Scheduler:
+def scheduler_of(node: Node) -> SchedulerService:
     assert node.scheduler is not None
     return node.scheduler
 
 
-def worker_of(node: Node) -> Worker:
+def worker_of(node: Node) -> WorkerService:
     assert node.worker is not None
     return node.worker
 
@@ -134,7 +134,7 @@ async def test_a_function_that_blocks_the_users_loop_beyond_its_claim_ends_the_p
     async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
         lines.append(FaultyStore(await app.open()))
         row, executors = describe_worker(app, FAST, "rude"), find_executors(app, 1)
-        worker = Worker(lines[0], row, executors, task_loop, FAST, SystemClock(), Random(0), ended_by.set)
+        worker = WorkerService(lines[0], row, executors, task_loop, FAST, SystemClock(), Random(0), ended_by.set)
         return Node(lines[0], None, worker)
 
     async with app:

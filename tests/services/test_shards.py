@@ -21,7 +21,7 @@ from mainspring.core.model import Job, Term
 from mainspring.core.planning.plans import Plan
 from mainspring.leases.database import DatabaseLease
 from mainspring.services.node import Node
-from mainspring.services.scheduler.scheduler import Scheduler
+from mainspring.services.scheduler.scheduler import SchedulerService
 from mainspring.store import Fired
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -55,7 +55,7 @@ class Member:
         self.line = Watching(store)
         settings = msgspec.structs.replace(USUAL, shards=shards)
         lease = DatabaseLease(self.line)
-        self.scheduler = Scheduler(self.line, lease, name, settings, clock, Random(name))
+        self.scheduler = SchedulerService(self.line, lease, name, settings, clock, Random(name))
         self.node = Node(self.line, self.scheduler, None)
 
     def terms(self) -> list[int | None]:

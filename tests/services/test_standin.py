@@ -147,7 +147,7 @@ async def test_a_stand_in_gives_way_to_the_node_that_leads_by_the_lease(
         assert held is not None
         await let_pass(clock, "5s")
         assert not one.leads
-        assert await store.acquire(LEASE, "anybody", SECOND) is not None
+        assert await store.acquire(LEASE, "authenticated", SECOND) is not None
 
 
 async def test_a_leader_that_is_cut_off_from_the_lease_overtakes_its_successor_no_more(
@@ -200,5 +200,5 @@ async def test_a_hand_over_frees_both(store: Any, nodes: list[Node], lease: Else
     async with turning(one):
         await let_pass(clock, "5s")
         await one.hand_over()
-    assert await store.acquire(LEASE, "anybody", SECOND) is not None
-    assert await lease.store.acquire(LEASE, "anybody", SECOND) is not None
+    assert await store.acquire(LEASE, "authenticated", SECOND) is not None
+    assert await lease.store.acquire(LEASE, "authenticated", SECOND) is not None

@@ -22,7 +22,7 @@ from mainspring.process.watchdog import Watchdog
 from mainspring.services.loop import Loop
 from mainspring.services.node import Node
 from mainspring.services.supervisor import MOST_RESTARTS, Supervisor
-from mainspring.services.worker.worker import Worker
+from mainspring.services.worker.worker import WorkerService
 from mainspring.settings import Settings
 
 
@@ -218,7 +218,7 @@ async def test_a_node_says_which_of_its_loops_do_not_run(clock: JumpingClock, st
         await stopping
 
 
-def _worker(store: Any, clock: JumpingClock) -> Worker:
+def _worker(store: Any, clock: JumpingClock) -> WorkerService:
     from stage import make_worker
 
     return make_worker(Mainspring(), store, clock, Settings())

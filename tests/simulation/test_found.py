@@ -61,7 +61,7 @@ class LateLine:
         self._clock = clock
         self.now = store.now
         self.next_due = store.next_due
-        self.stand = store.stand
+        self.leave_claim = store.leave_claim
 
     async def claim(self, worker: Worker, limit: int, ttl: int, ordering: Ordering, *, ahead: int = 0) -> list[Claim]:
         claims = await self._store.claim(worker, limit, ttl, ordering, ahead=ahead)

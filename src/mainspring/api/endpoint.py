@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 PUBLIC: Literal["public"] = "public"
 """Needs no token."""
-ANYBODY: Literal["anybody"] = "anybody"
+AUTHENTICATED: Literal["authenticated"] = "authenticated"
 """Needs a token, whatever it allows."""
 
 JSON = "application/json"
@@ -122,7 +122,7 @@ class Endpoint(NamedTuple):
     method: str
     path: str
     act: Callable[[Request], Awaitable[Response]]
-    permission: Permission | Literal["public", "anybody"]
+    permission: Permission | Literal["public", "authenticated"]
     summary: str
     answers: Mapping[int, Any]
     """The successes: status to what is in the body; None for nothing, a text for another media type than JSON."""

@@ -60,7 +60,7 @@ def _key(kind: Any) -> str:
 def _operation(endpoint: Endpoint, of: dict[str, Document]) -> Document:
     responses = {str(status): _success(endpoint, kind, of) for status, kind in endpoint.answers.items()}
     responses |= {str(status): _refusal(status, of) for status in _refusals(endpoint)}
-    note = {"public": "Needs no token.", "anybody": "Needs a token, whatever it allows."}
+    note = {"public": "Needs no token.", "authenticated": "Needs a token, whatever it allows."}
     needs = note.get(endpoint.permission, f"Needs the permission `{endpoint.permission}`.")
     described = " ".join(filter(None, (inspect.getdoc(endpoint.act), endpoint.description, needs)))
     operation: Document = {

@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 from mainspring.api.auth.access import Caller
 from mainspring.api.auth.gatekeeper import LOCAL
 from mainspring.api.context import ApiContext
-from mainspring.api.endpoint import ANYBODY, JSON, PUBLIC, Endpoint, Request, Response, Stamp, forbidden
+from mainspring.api.endpoint import AUTHENTICATED, JSON, PUBLIC, Endpoint, Request, Response, Stamp, forbidden
 from mainspring.api.load.capacity import Owner, Slot
 from mainspring.api.load.replies import answer_once, fresh_stamp
 from mainspring.api.problems import MEDIA_TYPE, Problem, Wrong, nothing_wrong, retry_after, to_problem
@@ -80,7 +80,7 @@ class Pipeline:
             named = headers.get(NAMESPACE_HEADER)
             home = caller.home(context.settings.namespace)
             namespace = home if named is None else check_name(NAMESPACE_HEADER, named)
-            if endpoint.permission != ANYBODY and not caller.may(endpoint.permission, namespace):
+            if endpoint.permission != AUTHENTICATED and not caller.may(endpoint.permission, namespace):
                 raise forbidden(endpoint.permission, namespace)
         record.route, record.is_patient = endpoint.path, endpoint.patient
         return caller, namespace

@@ -112,7 +112,7 @@ def invalid(faults: Sequence[Fault]) -> Problem:
 
 
 def to_problem(error: Exception, names: Mapping[str, str] | None = None) -> Problem | None:
-    """The problem to answer for an error of ours; None for an unexpected one."""
+    """The problem to answer for an error of Mainspring; None for an unexpected one."""
     if isinstance(error, Problem):
         return error
     if isinstance(error, InvalidInput):

@@ -137,5 +137,5 @@ def encode(notice: Notice) -> bytes:
 
 
 def decode(body: bytes | str) -> tuple[str, int, int]:
-    """The run id, token and priority of a message. ValueError if it is not one of ours."""
+    """The run id, token and priority of a message. ValueError if Mainspring did not write it."""
     return _decode(body)

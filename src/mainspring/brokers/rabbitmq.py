@@ -4,7 +4,7 @@ Queues are classic with `x-max-priority`, or quorum queues with a queue per prio
 persistent and published with confirms, to an exchange that routes by the queue's name. What cannot be read is rejected
 to the dead-letter queue.
 
-A subscription has a connection of its own: while RabbitMQ is short of memory it stops reading from connections that
+A subscription has its own connection: while RabbitMQ is short of memory it stops reading from connections that
 publish, and acknowledgements must go on. It consumes while its worker asks, and prefetches what the worker asks for.
 Messages that the worker leaves in the inbox go back, and consuming pauses until the worker asks again.
 """
@@ -217,7 +217,7 @@ class RabbitMqBroker:
 
 
 class _RabbitMqSubscription:
-    """Consumes on a connection of its own, which is made anew whenever it is lost."""
+    """Consumes on its own connection, which is made anew whenever it is lost."""
 
     def __init__(
         self,

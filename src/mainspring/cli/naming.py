@@ -8,7 +8,7 @@ from difflib import get_close_matches
 import click
 from click.shell_completion import CompletionItem
 
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.session import Session
 from mainspring.errors import InvalidInput, MainspringError, NotFound
 from mainspring.operations import records
@@ -20,7 +20,7 @@ _LOOKED_THROUGH = 5_000
 """How many names a mistyped one is compared with: the answer comes at once, however many jobs there are."""
 
 
-async def find_run(scheduler: Scheduler, text: str) -> records.Run:
+async def find_run(scheduler: Backend, text: str) -> records.Run:
     """The run whose id is, begins or ends with the given text."""
     typed = text.strip()
     found = await scheduler.runs.find(typed, _SHOWN_MATCHES) if typed else []
@@ -32,7 +32,7 @@ async def find_run(scheduler: Scheduler, text: str) -> records.Run:
     return found[0]
 
 
-async def find_job(scheduler: Scheduler, name: str) -> records.JobStory:
+async def find_job(scheduler: Backend, name: str) -> records.JobStory:
     """The job of this name or id; NotFound says which name may have been meant."""
     try:
         return await scheduler.jobs.get(name)
@@ -50,7 +50,7 @@ async def find_job(scheduler: Scheduler, name: str) -> records.JobStory:
 def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Names of jobs, with their tasks."""
 
-    async def look(scheduler: Scheduler) -> list[CompletionItem]:
+    async def look(scheduler: Backend) -> list[CompletionItem]:
         jobs = [job async for job in scheduler.jobs.list()]
         return [CompletionItem(job.name, help=job.task) for job in jobs if job.name.startswith(incomplete)]
 
@@ -63,7 +63,7 @@ def complete_job(ctx: click.Context, param: click.Parameter, incomplete: str) ->
 def complete_run(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """The newest runs, with what they are and how they are."""
 
-    async def look(scheduler: Scheduler) -> list[CompletionItem]:
+    async def look(scheduler: Backend) -> list[CompletionItem]:
         runs = [run async for run in scheduler.runs.list(limit=_OFFERED)]
         offered = {short_id(run.run_id): f"{run.job or run.task} {run.state}" for run in runs}
         return [CompletionItem(name, help=text) for name, text in offered.items() if name.startswith(incomplete)]

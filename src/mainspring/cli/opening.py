@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from mainspring.client.client import Client
 
 T = TypeVar("T")
-Scheduler: TypeAlias = "Operations | Client"
+Backend: TypeAlias = "Operations | Client"
 """What a command talks to. Both have the same verbs with the same answers, so a command looks the same against both."""
 
 PATIENCE = Retry(2, delay="100ms", factor=3.0, cap="20s", jitter=0.5)
@@ -68,7 +68,7 @@ def with_app(
 
 def with_scheduler(
     session: Session,
-    work: Callable[[Scheduler], Awaitable[T]],
+    work: Callable[[Backend], Awaitable[T]],
     *,
     app: Mainspring | None = None,
     create: bool = False,
@@ -80,7 +80,7 @@ def with_scheduler(
         check_exists(chosen)
 
     async def do() -> T:
-        scheduler: Scheduler = _client(chosen) if served else Operations(chosen, by="hand")
+        scheduler: Backend = _client(chosen) if served else Operations(chosen, by="hand")
         try:
             await scheduler.open()
             return await work(scheduler)

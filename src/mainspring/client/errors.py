@@ -1,4 +1,4 @@
-"""What went wrong between here and a server, as errors of ours: what, why, and what to do."""
+"""What went wrong between here and a server, as errors of Mainspring: what, why, and what to do."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_url(text: object) -> str:
 
 
 def problem_of(answer: httpx.Response) -> Problem | None:
-    """The problem document of an answer, if it is one of ours."""
+    """The problem document of an answer, if the answer is one."""
     if answer.headers.get("content-type", "").partition(";")[0] != MEDIA_TYPE:
         return None
     try:

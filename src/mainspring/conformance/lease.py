@@ -191,7 +191,7 @@ class LeaseConformance:
         assert await lease.renew(hold) is None
         assert (await self.held(lease, "scheduler", "b")).owner == "b"
 
-    async def test_nobody_releases_or_renews_what_is_not_theirs(self, lease: Lease, elapse: Elapse) -> None:
+    async def test_only_the_holder_releases_or_renews(self, lease: Lease, elapse: Elapse) -> None:
         old = await self.held(lease, "scheduler", "a")
         await elapse(self.ttl + self.moment)
         new = await self.held(lease, "scheduler", "a")

@@ -14,7 +14,7 @@ PARTING_S = 2.0
 
 
 class Clients:
-    """Gives each event loop a client of its own, since connections belong to the loop that opened them."""
+    """Gives each event loop its own client, since connections belong to the loop that opened them."""
 
     def __init__(self, make: Callable[[], httpx.AsyncClient]) -> None:
         self._make = make

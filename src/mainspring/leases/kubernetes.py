@@ -51,7 +51,7 @@ class _Seen(msgspec.Struct):
     since: float
 
 
-class _Held(msgspec.Struct):
+class _WrittenLease(msgspec.Struct):
     """The object as this process last wrote it."""
 
     lease: dict[str, Any]
@@ -80,7 +80,7 @@ class KubernetesLease:
         self._count = partial(context.count, "leases")
         self._watches = Watches()
         self._seen: dict[str, _Seen] = {}
-        self._held: dict[tuple[str, str, int], _Held] = {}
+        self._held: dict[tuple[str, str, int], _WrittenLease] = {}
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         hold = await self._acquire(name, owner, ttl)
@@ -98,7 +98,7 @@ class KubernetesLease:
             return None
         self._observe(name, written)
         token = int(written["metadata"]["resourceVersion"])
-        self._held[name, owner, token] = _Held(written, duration)
+        self._held[name, owner, token] = _WrittenLease(written, duration)
         given = min(ttl, self._deadline or round(ttl * DEADLINE))
         return Hold(name, owner, token, given, self._clock.now() + given)
 
@@ -133,7 +133,7 @@ class KubernetesLease:
         self._count("renewed")
         return msgspec.structs.replace(hold, expires_at=self._clock.now() + hold.ttl)
 
-    async def _renew(self, held: _Held) -> dict[str, Any] | None:
+    async def _renew(self, held: _WrittenLease) -> dict[str, Any] | None:
         """Write the object anew. A version that is not ours may be that of a renewal whose reply was lost."""
         written = await self._write(_renewed(held.lease, held.duration))
         if written is not None:

@@ -1,11 +1,11 @@
-"""The lease on ZooKeeper: an ephemeral node of its holder's session, and a line of candidates behind it.
+"""The lease on ZooKeeper: an ephemeral node of its holder's session, and a queue of candidates behind it.
 
-The token is the transaction id at which the node was created, so it grows with each acquisition. Candidates stand in
-line by ephemeral sequential nodes. Each watches the one before it, and the first watches the holder: a lease that
+The token is the transaction id at which the node was created, so it grows with each acquisition. Candidates wait in a
+queue by ephemeral sequential nodes. Each watches the one before it, and the first watches the holder: a lease that
 becomes free wakes one candidate, not all.
 
 The timeout of a session is the time to live of its leases, so there is a session for each time to live. A holder is
-notified as soon as its session is suspended. kazoo keeps sessions alive from a thread of its own, even if the holder no
+notified as soon as its session is suspended. kazoo keeps sessions alive from its own thread, even if the holder no
 longer renews: a second thread deletes the nodes of holds that were not renewed in time, and of acquisitions whose
 outcome is unknown.
 """
@@ -35,13 +35,13 @@ from mainspring.lease import LeaseTimes
 from mainspring.leases.watching import WORTH_IT_S, Watches
 
 LOOK_AGAIN_S: Final = 5.0
-"""A candidate looks at its place in line this often even if no watch reports a change."""
+"""A candidate looks at its place in the queue this often even if no watch reports a change."""
 SETTLE_S: Final = 0.01
 SWEEP_AGAIN_S: Final = 0.1
 """Between attempts to delete a node while ZooKeeper does not answer."""
 
 
-class _Held(msgspec.Struct):
+class _OwnNode(msgspec.Struct):
     """A node that this process created."""
 
     session: Session
@@ -65,7 +65,7 @@ class ZooKeeperLease:
         self._clock = context.clock
         self._count = partial(context.count, "leases")
         self._sessions: dict[Duration, Session] = {}
-        self._held: dict[tuple[str, str, int], _Held] = {}
+        self._held: dict[tuple[str, str, int], _OwnNode] = {}
         self._sweeper = _Sweeper(self._held)
         self._watches = Watches()
         self._lock = threading.Lock()
@@ -73,7 +73,7 @@ class ZooKeeperLease:
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         session = self._session(ttl)
         path, mark = self._path(name), f"{owner} {os.urandom(8).hex()}".encode()
-        held = _Held(session, path, mark, ttl / SECOND, 0.0)
+        held = _OwnNode(session, path, mark, ttl / SECOND, 0.0)
         try:
             stat = await self._create(session, path, mark)
         except NodeExistsError:
@@ -148,28 +148,28 @@ class ZooKeeperLease:
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         held_here = self._holds(self._path(name))
-        return self._watches.begin(lambda: self._stand_in_line(name, held_here), lambda _: callback())
+        return self._watches.begin(lambda: self._wait_in_queue(name, held_here), lambda _: callback())
 
-    async def _stand_in_line(self, name: str, occupied: bool) -> AsyncGenerator[None, None]:
-        """Yields when the lease becomes free and this candidate is the first in line. A holder leaves the line."""
+    async def _wait_in_queue(self, name: str, occupied: bool) -> AsyncGenerator[None, None]:
+        """Yields when the lease becomes free and this candidate is the first in the queue. A holder leaves it."""
         session = self._session(self.times.ttl if self.times else SECOND)
-        line, holder = f"{self._root}/line", self._path(name)
+        queue, holder = f"{self._root}/line", self._path(name)
         place: str | None = None
         try:
             while True:
                 if self._holds(holder):
                     if place is not None:
-                        await _leave(session, f"{line}/{place}")
+                        await _leave(session, f"{queue}/{place}")
                         place = None
                     before = holder
                 else:
-                    place = place or await self._join(session, line, name)
-                    before = await self._before(session, line, place, holder)
+                    place = place or await self._join(session, queue, name)
+                    before = await self._before(session, queue, place, holder)
                 stat, changed = await session.watch(before)
                 if stat is None and before != holder:
                     continue
                 if place is not None and before == holder and self._is_own(stat):
-                    await asyncio.sleep(SETTLE_S)  # The acquisition is about to return: then this node leaves the line.
+                    await asyncio.sleep(SETTLE_S)  # The acquisition is about to return; then this node leaves.
                     continue
                 if stat is None and occupied:
                     yield
@@ -179,7 +179,7 @@ class ZooKeeperLease:
                     occupied = True  # Even if it is free again by the next look.
         finally:
             if place is not None:
-                await _leave(session, f"{line}/{place}")
+                await _leave(session, f"{queue}/{place}")
 
     def _holds(self, path: str) -> bool:
         return any(each.path == path for each in tuple(self._held.values()))
@@ -187,19 +187,19 @@ class ZooKeeperLease:
     def _is_own(self, stat: Any) -> bool:
         return stat is not None and stat.ephemeralOwner in {each.id for each in tuple(self._sessions.values())}
 
-    async def _join(self, session: Session, line: str, name: str) -> str:
-        await self._make_folder(session, line)
-        path = await session.call("create", f"{line}/{_encoded(name)}:", b"", ephemeral=True, sequence=True)
+    async def _join(self, session: Session, queue: str, name: str) -> str:
+        await self._make_folder(session, queue)
+        path = await session.call("create", f"{queue}/{_encoded(name)}:", b"", ephemeral=True, sequence=True)
         return str(path).rpartition("/")[2]
 
-    async def _before(self, session: Session, line: str, place: str, holder: str) -> str:
+    async def _before(self, session: Session, queue: str, place: str, holder: str) -> str:
         """The node to watch: that of the candidate before this one, or the holder's."""
         name = place.rpartition(":")[0]
-        places = sorted(each for each in await session.call("get_children", line) if each.rpartition(":")[0] == name)
+        places = sorted(each for each in await session.call("get_children", queue) if each.rpartition(":")[0] == name)
         if place not in places:
-            raise LeaseUnavailable(f"{self._address.shown}: the session is a new one: join the line again")
+            raise LeaseUnavailable(f"{self._address.shown}: the session is a new one: join the queue again")
         index = places.index(place)
-        return f"{line}/{places[index - 1]}" if index else holder
+        return f"{queue}/{places[index - 1]}" if index else holder
 
     async def describe(self) -> ServerFacts:
         """See `adapter.Describes`."""
@@ -227,20 +227,20 @@ class ZooKeeperLease:
 class _Sweeper:
     """A thread that deletes nodes of this process that have no holder: not renewed in time, or of unknown outcome."""
 
-    def __init__(self, held: dict[tuple[str, str, int], _Held]) -> None:
+    def __init__(self, held: dict[tuple[str, str, int], _OwnNode]) -> None:
         self._held = held
-        self._orphans: list[_Held] = []
+        self._orphans: list[_OwnNode] = []
         self._changed = threading.Condition()
         self._thread: threading.Thread | None = None
         self._closed = False
 
-    def keep(self, key: tuple[str, str, int], held: _Held) -> None:
+    def keep(self, key: tuple[str, str, int], held: _OwnNode) -> None:
         """Delete it once its time is over."""
         with self._changed:
             self._held[key] = held
             self._begin()
 
-    def extend(self, key: tuple[str, str, int]) -> _Held | None:
+    def extend(self, key: tuple[str, str, int]) -> _OwnNode | None:
         """Its holder renews it; None if its time was over."""
         with self._changed:
             held = self._held.get(key)
@@ -248,7 +248,7 @@ class _Sweeper:
                 held.until = time.monotonic() + held.ttl_s
             return held
 
-    def drop(self, key: tuple[str, str, int]) -> _Held | None:
+    def drop(self, key: tuple[str, str, int]) -> _OwnNode | None:
         """Its holder releases it. It stays an orphan until it is surely gone."""
         with self._changed:
             held = self._held.pop(key, None)
@@ -257,12 +257,12 @@ class _Sweeper:
                 self._begin()
             return held
 
-    def forget(self, held: _Held) -> None:
+    def forget(self, held: _OwnNode) -> None:
         """Note that the node of a hold has been deleted."""
         with self._changed, suppress(ValueError):
             self._orphans.remove(held)
 
-    def sweep(self, held: _Held) -> None:
+    def sweep(self, held: _OwnNode) -> None:
         """Delete it, if it exists."""
         with self._changed:
             self._orphans.append(held)
@@ -294,7 +294,7 @@ class _Sweeper:
                 if self._orphans and not self._closed:
                     self._changed.wait(SWEEP_AGAIN_S)
 
-    def _delete(self, orphan: _Held) -> bool:
+    def _delete(self, orphan: _OwnNode) -> bool:
         """Whether the node is surely gone, or another's."""
         try:
             data, stat = orphan.session.call_now("get", orphan.path)

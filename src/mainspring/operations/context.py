@@ -26,7 +26,7 @@ from mainspring.store import Audit, Store
 T = TypeVar("T")
 
 LOOK_S = 0.2
-"""How often a program without a server of its own looks for new events and lines while it follows them."""
+"""How often a program without its own server looks for new events and lines while it follows them."""
 EVENTS_AT_ONCE = 200
 
 

@@ -58,7 +58,7 @@ class Seen(NamedTuple):
     detail: str
     version: str = ""
     skew: Duration | None = None
-    """How far the clock of this machine is ahead of the server's, if the server tells the time."""
+    """How far the clock of this machine is ahead of the server's, if the server reports the time."""
 
 
 async def examine(part: str, where: str, look: Callable[[], Awaitable[Seen]]) -> list[Finding]:
@@ -135,7 +135,7 @@ async def look_at_lease(lease: Lease) -> str:
 
 
 async def look_at_cache(cache: StatusCache) -> str:
-    """Whether the status cache answers, and takes an entry. The entry is of an epoch of its own, which no reader
+    """Whether the status cache answers, and takes an entry. The entry is of its own epoch, which no reader
     asks for."""
     subject = f"doctor-{uuid4().hex}"
     mark, _ = await cache.read(subject)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Blocking:
-    """Calls async functions from code that cannot await, on an event loop in a thread of its own.
+    """Calls async functions from code that cannot await, on an event loop in its own thread.
 
         run = app.sync(encode.submit, video="v1", size="4K")     # what is awaited elsewhere
         print(app.sync(run.result, timeout=30))

@@ -67,13 +67,13 @@ def _notice_of(run: NewRun) -> Notice:
 
 def _first_of_each(runs: Sequence[NewRun]) -> list[Notice]:
     """Notices of the first runs of each place and priority, those of more than these saying so."""
-    lines: dict[tuple[str, str, str, int], list[NewRun]] = {}
+    groups: dict[tuple[str, str, str, int], list[NewRun]] = {}
     for run in runs:
-        lines.setdefault((run.namespace, run.queue, run.region, run.priority), []).append(run)
+        groups.setdefault((run.namespace, run.queue, run.region, run.priority), []).append(run)
     return [
-        _notice_of(run).with_more() if len(line) > FIRST else _notice_of(run)
-        for line in lines.values()
-        for run in line[:FIRST]
+        _notice_of(run).with_more() if len(group) > FIRST else _notice_of(run)
+        for group in groups.values()
+        for run in group[:FIRST]
     ]
 
 

@@ -12,10 +12,10 @@ from mainspring.errors import StoreFailed
 from mainspring.services.activity import Activity, Listener
 from mainspring.services.chores.chores import Chores
 from mainspring.services.loop import Loop, log, within
-from mainspring.services.scheduler.scheduler import Scheduler
+from mainspring.services.scheduler.scheduler import SchedulerService
 from mainspring.services.supervisor import Supervisor, end_process
 from mainspring.services.worker.broker_source import BrokerSource
-from mainspring.services.worker.worker import Worker
+from mainspring.services.worker.worker import WorkerService
 from mainspring.settings import Settings
 from mainspring.store import Store
 
@@ -32,8 +32,8 @@ class Node:
     def __init__(
         self,
         store: Store,
-        scheduler: Scheduler | None,
-        worker: Worker | None,
+        scheduler: SchedulerService | None,
+        worker: WorkerService | None,
         chores: Chores | None = None,
         broker: Broker | None = None,
         source: BrokerSource | None = None,
@@ -135,7 +135,7 @@ class Node:
         if self.scheduler is not None:
             self.scheduler.hint()
 
-    def _wake_worker(self, worker: Worker) -> None:
+    def _wake_worker(self, worker: WorkerService) -> None:
         """The broker has delivered by now, or does not answer."""
         self._worker_waits = False
         worker.claimer.hint()

@@ -19,7 +19,7 @@ from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
 from mainspring.errors import StoreError, TermPassed
 from mainspring.process.metrics import Metrics
-from mainspring.store import Audit, Fired, Reaped, Standing, Store, Verdict
+from mainspring.store import Audit, Fired, Reaped, StandingClaim, Store, Verdict
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -37,7 +37,7 @@ class StoreLayer:
         self.on_change = store.on_change
         self.on_accepted = store.on_accepted
         self.announce = store.announce
-        self.stand = store.stand
+        self.leave_claim = store.leave_claim
         self.strain = store.strain
         self.close = self._pass(store.close)
         self._bind_definitions(store)
@@ -170,7 +170,7 @@ class MeasuredStore(StoreLayer):
         self.fire = self._pass(self._fire)
         self.claim = self._claim
         self.claim_these = self._claim_these
-        self.stand = self._stand
+        self.leave_claim = self._leave_claim
         self.report = self._report
         self.request_cancel = self._pass(self._request_cancel)
         self.recover = self._pass(self._recover)
@@ -243,10 +243,10 @@ class MeasuredStore(StoreLayer):
             self._count(claims)
         return claims
 
-    def _stand(self, standing: Standing | None) -> None:
+    def _leave_claim(self, standing: StandingClaim | None) -> None:
         if standing is not None:
             standing = standing._replace(take=partial(self._take, standing.take))
-        self._store.stand(standing)
+        self._store.leave_claim(standing)
 
     def _take(self, take: Callable[[Sequence[Claim], float], None], claims: Sequence[Claim], sent_at: float) -> None:
         self._count(claims)

@@ -521,10 +521,10 @@ export interface Heartbeat {
 }
 
 export interface HeartbeatBody {
-  claims?: Held[];
+  claims?: HeldClaim[];
 }
 
-export interface Held {
+export interface HeldClaim {
   run_id: string;
   token: number;
 }

@@ -10,7 +10,7 @@ import pytest
 
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, gated, in_line, submit, success, take
 from mainspring.core.instants import HOUR, SECOND
-from mainspring.stores.postgres.claims.claim import FULL_LOOK_EVERY, SLOW, Look, Marks, Place, _places
+from mainspring.stores.postgres.claims.claim import FULL_LOOK_EVERY, SLOW, IndexRange, Look, Marks, _places
 from mainspring.stores.postgres.server.database import Limits
 from mainspring.stores.postgres.server.pool import Bounds
 from mainspring.stores.postgres.store import PostgresStore
@@ -129,7 +129,7 @@ def make_slow(store: PostgresStore, clock: ManualClock) -> None:
     clock.advance(SLOW + 1)
 
 
-PLACE = Place("default", "default", "default", 5, ("encode",))
+PLACE = IndexRange("default", "default", "default", 5, ("encode",))
 
 
 def a_look(

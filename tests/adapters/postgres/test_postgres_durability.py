@@ -64,7 +64,7 @@ async def test_a_claim_that_was_given_stands_and_so_does_what_is_reported(
     assert (await store.get_run("default", run.id)).state == "succeeded"
 
 
-async def test_a_herald_hears_of_a_submission_that_can_be_claimed_before_it_is_safe_and_answered(
+async def test_the_listener_hears_of_a_submission_that_can_be_claimed_before_it_is_safe_and_answered(
     server: Postgres, store: PostgresStore
 ) -> None:
     """Nothing counts as safe while a stand-by that does not exist has not confirmed it."""
@@ -115,7 +115,7 @@ async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_a_lone_submission_that_a_herald_heard_of_and_that_was_answered_is_there(
+async def test_a_lone_submission_that_the_listener_heard_of_and_that_was_answered_is_there(
     server: Postgres, store: PostgresStore
 ) -> None:
     run = a_run(CLOCK)

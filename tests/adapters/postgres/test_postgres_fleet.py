@@ -20,7 +20,7 @@ from mainspring.services.chores import relay
 from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
 from mainspring.settings import Settings
-from mainspring.store import Outlook, Standing, Store
+from mainspring.store import Outlook, StandingClaim, Store
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.postgres.submissions import idle_workers as offers
 from mainspring.stores.postgres.submissions.idle_workers import MOST_STANDING
@@ -41,7 +41,7 @@ class Member:
         store.on_change(lambda: None, remote=False)
 
     def stand(self, limit: int = 10) -> None:
-        self.store.stand(Standing(self.worker, limit, MINUTE, "strict", self._take))
+        self.store.leave_claim(StandingClaim(self.worker, limit, MINUTE, "strict", self._take))
 
     def _take(self, claims: Sequence[Claim], sent_at: float) -> None:
         self.claims += claims

@@ -120,19 +120,19 @@ async def test_a_change_that_was_not_committed_is_not_reported(opened: Open, pos
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_submissions_that_a_herald_announces_reach_others_only_if_it_says_so(
+async def test_submissions_that_a_listener_announces_reach_others_only_if_it_says_so(
     opened: Open, postgres_url: str, count: int
 ) -> None:
     store = await opened()
-    heralded: list[NewRun] = []
-    store.on_accepted(Listener(heralded.extend))
+    accepted: list[NewRun] = []
+    store.on_accepted(Listener(accepted.extend))
     runs = [a_run(CLOCK) for _ in range(count)]
 
     async def submit() -> None:
         assert await store.submit(runs) == [run.id for run in runs]
 
     assert await said_while(postgres_url, store, submit) == 0
-    assert heralded == runs
+    assert accepted == runs
 
     async def announce() -> None:
         await again.count_runs("default")

@@ -15,7 +15,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Claim, NewRun, Worker
 from mainspring.process.ids import IdSource
-from mainspring.store import Standing
+from mainspring.store import StandingClaim
 from mainspring.stores.postgres.store import PostgresStore
 
 CLOCK = SystemClock()
@@ -73,7 +73,7 @@ class Taker:
     async def stand(self, ttl: int = MINUTE) -> None:
         """Stand, and wait until the server knows."""
         await until(lambda: self.store._db.listener.address)
-        self.store.stand(Standing(self.worker, 10, ttl, "strict", self._take))
+        self.store.leave_claim(StandingClaim(self.worker, 10, ttl, "strict", self._take))
         await settled(self.store)
 
 
@@ -240,7 +240,7 @@ async def test_an_offer_that_was_taken_back_is_not_used(opened: Open, postgres_u
     taker = Taker(await opened())
     await taker.stand()
     assert await offers(postgres_url) == ["w"]
-    taker.store.stand(None)
+    taker.store.leave_claim(None)
     await until(lambda: taker.store._offers._out is None)
     await settled(taker.store)
     assert await offers(postgres_url) == []
@@ -252,7 +252,7 @@ async def test_an_offer_that_was_taken_back_is_not_used(opened: Open, postgres_u
 async def test_a_worker_that_is_busy_for_a_moment_does_not_withdraw_its_offer(opened: Open, postgres_url: str) -> None:
     taker = Taker(await opened())
     await taker.stand()
-    taker.store.stand(None)
+    taker.store.leave_claim(None)
     await taker.stand()
     await asyncio.sleep(0.02)
     await settled(taker.store)
@@ -265,10 +265,10 @@ async def test_an_offer_that_is_taken_back_while_it_is_being_made_is_taken_back(
     monkeypatch.setattr("mainspring.stores.postgres.submissions.idle_workers.LINGER_S", 0.0)
     taker = Taker(await opened())
     await until(lambda: taker.store._db.listener.address)
-    taker.store.stand(Standing(WORKER, 10, MINUTE, "strict", taker._take))
+    taker.store.leave_claim(StandingClaim(WORKER, 10, MINUTE, "strict", taker._take))
     await asyncio.sleep(0)
     assert taker.store._offers._saying is not None, "it is on its way"
-    taker.store.stand(None)
+    taker.store.leave_claim(None)
     await until(lambda: taker.store._offers._out is None)
     await settled(taker.store)
     assert await offers(postgres_url) == []

@@ -15,7 +15,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Claim, Gate, NewRun, Worker
 from mainspring.process.ids import IdSource
-from mainspring.store import Standing
+from mainspring.store import StandingClaim
 from mainspring.stores.sqlite.file import database
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -48,7 +48,7 @@ class Taken(list[Claim]):
         self.hints += 1
 
     def stand(self, limit: int = 1) -> None:
-        self._store.stand(Standing(WORKER, limit, MINUTE, "strict", self._take))
+        self._store.leave_claim(StandingClaim(WORKER, limit, MINUTE, "strict", self._take))
 
     def _take(self, claims: Sequence[Claim], sent_at: float) -> None:
         assert 0 <= CLOCK.monotonic() - sent_at < 60
@@ -106,7 +106,7 @@ async def test_it_is_good_once(store: SqliteStore, taken: Taken) -> None:
 
 async def test_it_can_be_taken_back(store: SqliteStore, taken: Taken) -> None:
     taken.stand()
-    store.stand(None)
+    store.leave_claim(None)
     await store.submit([a_run()])
     assert not taken
 
@@ -177,7 +177,7 @@ async def test_a_worker_that_cannot_take_it_does_not_spoil_the_submission(
     def fail(claims: Sequence[Claim], sent_at: float) -> None:
         raise RuntimeError("no loop")
 
-    store.stand(Standing(WORKER, 1, MINUTE, "strict", fail))
+    store.leave_claim(StandingClaim(WORKER, 1, MINUTE, "strict", fail))
     run = a_run()
     assert await store.submit([run]) == [run.id]
     assert (await store.get_run("default", run.id)).state == "running", "until its claim runs out"

@@ -15,7 +15,7 @@ from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.graph import connect_graph
 from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
 from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
-from mainspring.api.schemas.reading import COMMANDS, Work, read_run_options, read_work, settle_names
+from mainspring.api.schemas.reading import COMMANDS, TaskCall, read_run_options, read_work, settle_names
 from mainspring.api.wire.decoding import Given, given_of
 from mainspring.core.instants import Instant, parse_instant
 from mainspring.core.model import PROVIDED_TASKS, NewRun
@@ -91,7 +91,7 @@ async def submit_batch(request: Request) -> Response:
     return Response(201, batch, acting.headers)
 
 
-def _read(request: Request, given: Given, wrong: Wrong) -> tuple[Recipe | None, Work]:
+def _read(request: Request, given: Given, wrong: Wrong) -> tuple[Recipe | None, TaskCall]:
     """What runs of these fields have in common, and the work of this one; None, and the faults noted, if wrong."""
     named = settle_names(given, wrong)
     if "dependencies" in named:
@@ -116,7 +116,7 @@ def _read(request: Request, given: Given, wrong: Wrong) -> tuple[Recipe | None, 
         return None, work
 
 
-def _check_allowed(request: Request, work: Work, args: str) -> None:
+def _check_allowed(request: Request, work: TaskCall, args: str) -> None:
     """Problem if the caller may not run commands, and this is one or could reveal a secret."""
     if work.task in COMMANDS:
         request.need("run:command")

@@ -52,7 +52,7 @@ WorkerId = Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, descriptio
 Token = Annotated[int, Meta(ge=1, le=LARGEST, description="the token that came with the claim")]
 
 
-class _Work(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _TaskFields(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """What to do: the fields that runs and jobs share besides their options. null is the same as leaving one out."""
 
     task: Name | UnsetType | None = UNSET
@@ -68,15 +68,15 @@ class _Work(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 def _with_options(name: str, what: str) -> type[msgspec.Struct]:
-    """`_Work` with a field for each option that applies: see `operations.jobs.options.OPTIONS`."""
+    """`_TaskFields` with a field for each option that applies: see `operations.jobs.options.OPTIONS`."""
     options = [each for each in options_of(what) if each.field is not None and each.kind.json is not None]
     fields = [(each.field or each.name, each.kind.json | UnsetType | None, UNSET) for each in options]
-    return msgspec.defstruct(name, fields, bases=(_Work,), forbid_unknown_fields=True, kw_only=True)
+    return msgspec.defstruct(name, fields, bases=(_TaskFields,), forbid_unknown_fields=True, kw_only=True)
 
 
 if TYPE_CHECKING:
-    _RunOptions: TypeAlias = _Work
-    _JobOptions: TypeAlias = _Work
+    _RunOptions: TypeAlias = _TaskFields
+    _JobOptions: TypeAlias = _TaskFields
 else:
     _RunOptions, _JobOptions = _with_options("_RunOptions", RUN), _with_options("_JobOptions", JOB)
 
@@ -95,7 +95,7 @@ class _Definition(_JobOptions, forbid_unknown_fields=True, kw_only=True):
     dependencies: (
         Annotated[
             SomeNames,
-            Meta(description="jobs that its runs wait for, to have succeeded; without a time of its own, as after"),
+            Meta(description="jobs that its runs wait for, to have succeeded; without its own time, as after"),
         ]
         | UnsetType
         | None
@@ -207,7 +207,7 @@ class WorkerBody(msgspec.Struct, forbid_unknown_fields=True):
     concurrency: Annotated[int, Meta(ge=1, le=10_000)] | UnsetType = UNSET
 
 
-class Held(msgspec.Struct, forbid_unknown_fields=True):
+class HeldClaim(msgspec.Struct, forbid_unknown_fields=True):
     """A claim that a worker still works on."""
 
     run_id: Name
@@ -217,7 +217,7 @@ class Held(msgspec.Struct, forbid_unknown_fields=True):
 class HeartbeatBody(msgspec.Struct, forbid_unknown_fields=True):
     """A sign of life, and the claims to be renewed by it."""
 
-    claims: Annotated[list[Held], Meta(max_length=10_000)] | UnsetType = UNSET
+    claims: Annotated[list[HeldClaim], Meta(max_length=10_000)] | UnsetType = UNSET
 
 
 class AssignBody(msgspec.Struct, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ from mainspring.api.problems import Fault, Wrong
 from mainspring.api.schemas.reading import (
     COMMANDS,
     TRIGGER_WORDS,
-    Work,
+    TaskCall,
     merge,
     note_fault,
     read_options,
@@ -114,7 +114,7 @@ def names_secret(args: str) -> bool:
     return _SECRET in args
 
 
-def encode_work(context: ApiContext, work: Work, wrong: Wrong) -> str:
+def encode_work(context: ApiContext, work: TaskCall, wrong: Wrong) -> str:
     """The arguments as they are stored, checked against the task's signature where the task is known here."""
     limit = context.settings.payload_limit
     task = context.app.tasks.get(work.task)
@@ -136,7 +136,7 @@ def encode_work(context: ApiContext, work: Work, wrong: Wrong) -> str:
     return text.decode()
 
 
-def _fits(work: Work, wrong: Wrong) -> bool:
+def _fits(work: TaskCall, wrong: Wrong) -> bool:
     """Whether the arguments fit a task that Mainspring itself provides; every fault is noted."""
     before = len(wrong.faults)
     try:

@@ -49,7 +49,7 @@ TRIGGER_WORDS = frozenset(
 _SAY_WHEN = "give one of schedule, every, run_at, after, manual"
 
 
-class Work(NamedTuple):
+class TaskCall(NamedTuple):
     """What is to be done."""
 
     task: str
@@ -70,7 +70,7 @@ def settle_names(given: Given, wrong: Wrong) -> Given:
 
 
 def settle_dependencies(named: Given, wrong: Wrong) -> None:
-    """What a job follows: its trigger, or, where it has a time of its own as well, what its runs wait for then."""
+    """What a job follows: its trigger, or, where it has its own time as well, what its runs wait for then."""
     timed = any(name in named for name in ("schedule", "every", "run_at", "manual"))
     given, name = [each for each in ("after", "dependencies") if each in named], "dependencies" if timed else "after"
     if len(given) > 1:
@@ -84,24 +84,24 @@ def settle_dependencies(named: Given, wrong: Wrong) -> None:
         wrong.names["on_dependency_failure"] = "on_failure"
 
 
-def read_work(given: Given, wrong: Wrong) -> Work:
+def read_work(given: Given, wrong: Wrong) -> TaskCall:
     """A task and its arguments, or a command."""
     task, command, args = given.get("task"), given.get("command"), given.get("args")
     if (task is None) == (command is None):
         if not {fault.field for fault in wrong.faults} & {"task", "command"}:
             fault = "is missing" if task is None else "is given together with command"
             wrong.add("task", fault, "give a task or a command")
-        return Work("", {})
+        return TaskCall("", {})
     if task is not None:
         note_fault(wrong, check_name, "task", task)
-        return Work(task, args or {})
+        return TaskCall(task, args or {})
     if args is not None:
         wrong.add("args", "is for tasks", "write the arguments into the command itself")
     argv = command if isinstance(command, list) else note_fault(wrong, split_command, command)
     if argv and any("\0" in word for word in argv):
         wrong.add("command", "has a zero character", "leave it out")
         argv = None
-    return Work("command", {"argv": argv}) if argv else Work("", {})
+    return TaskCall("command", {"argv": argv}) if argv else TaskCall("", {})
 
 
 def note_fault(wrong: Wrong, read: Any, *values: Any) -> Any:
@@ -221,7 +221,7 @@ def read_run_options(given: Given, wrong: Wrong) -> Values:
 
 
 def rename_aliases(change: Mapping[str, Any]) -> dict[str, Any]:
-    """A change under our own names, so that it replaces what is stored under them. Fields that are given twice are
+    """A change under the first names, so that it replaces what is stored under them. Fields that are given twice are
     refused by `settle_names`."""
     ours = {alias: name for name, alias in _ALIASES if alias not in ("cron", "at", "tz") and name not in change}
     return {ours.get(name, name): value for name, value in change.items()}

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session, is_attended
 from mainspring.core.instants import MILLISECOND, SECOND, parse_duration, to_datetime
@@ -108,7 +108,7 @@ def _ask(situation: Situation, instances: int | None) -> Situation:
     )
 
 
-async def _measure(scheduler: Scheduler, situation: Situation) -> Situation:
+async def _measure(scheduler: Backend, situation: Situation) -> Situation:
     """What the running system does: a day's runs, how long they take, its hosts, the words of its schedules."""
     now = to_datetime(scheduler.now())
     found = scheduler.runs.list(since=now - timedelta(days=1), limit=MEASURED_RUNS)

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
@@ -36,7 +36,7 @@ from mainspring.operations.planning.records import CalendarPreview
 def list_calendars(session: Session) -> None:
     """List calendars, and what each excludes."""
 
-    async def look(scheduler: Scheduler) -> Sequence[records.Calendar]:
+    async def look(scheduler: Backend) -> Sequence[records.Calendar]:
         return await scheduler.calendars.list()
 
     found = with_scheduler(session, look)
@@ -58,7 +58,7 @@ def _draw_list(screen: Screen, found: Sequence[records.Calendar]) -> None:
 def show(session: Session, name: str) -> None:
     """Show what calendar NAME excludes."""
 
-    async def look(scheduler: Scheduler) -> records.Calendar:
+    async def look(scheduler: Backend) -> records.Calendar:
         return await scheduler.calendars.get(name)
 
     _show(Screen(session), with_scheduler(session, look))
@@ -124,10 +124,10 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
 
     calendar = Calendar(name, rules, tz)
 
-    async def store(scheduler: Scheduler) -> records.Calendar:
+    async def store(scheduler: Backend) -> records.Calendar:
         return await scheduler.calendars.save(calendar)
 
-    async def compare(scheduler: Scheduler) -> CalendarPreview:
+    async def compare(scheduler: Backend) -> CalendarPreview:
         return await scheduler.calendars.preview(calendar, horizon)
 
     if dry_run:
@@ -144,7 +144,7 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
 def remove(session: Session, name: str, reason: str) -> None:
     """Remove calendar NAME. While jobs or other calendars use it, it stays, and they are named."""
 
-    async def forget(scheduler: Scheduler) -> None:
+    async def forget(scheduler: Backend) -> None:
         await scheduler.calendars.remove(name, reason)
 
     with_scheduler(session, forget)

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -21,7 +21,7 @@ from mainspring.operations import records
 def cluster(session: Session, limit: int) -> None:
     """Show the leader, the nodes that check in, and past terms: their holders, their times, and why each ended."""
 
-    async def look(scheduler: Scheduler) -> tuple[records.Cluster, Instant]:
+    async def look(scheduler: Backend) -> tuple[records.Cluster, Instant]:
         return await scheduler.cluster.show(limit), scheduler.now()
 
     found, now = with_scheduler(session, look)

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration, to_datetime
@@ -105,7 +105,7 @@ def cost(
     start = datetime.now(UTC) - timedelta(seconds=since_s)
     cpu = Decimal(0) if prometheus is None else _cpu_share(prometheus, since_s)
 
-    async def look(scheduler: Scheduler) -> Report:
+    async def look(scheduler: Backend) -> Report:
         found = scheduler.runs.list(states=("succeeded", "failed", "cancelled"), since=start, limit=limit)
         runs = [run async for run in found]
         now = to_datetime(scheduler.now())

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
@@ -34,7 +34,7 @@ def forecast_command(session: Session, length: str, places: int | None, run_time
     """
     ahead, unknown_s = parse_duration(length, "for"), parse_duration(run_time, "run-time") / 1_000_000
 
-    async def look(scheduler: Scheduler) -> Forecast:
+    async def look(scheduler: Backend) -> Forecast:
         now = scheduler.now()
         jobs = [job async for job in scheduler.jobs.list() if job.next_fire_at is not None and job.paused_at is None]
         plans = [await _plan(scheduler, job, now + ahead, unknown_s) for job in jobs]
@@ -47,7 +47,7 @@ def forecast_command(session: Session, length: str, places: int | None, run_time
     screen.answer(seen, lambda: _draw(screen, seen))
 
 
-async def _plan(scheduler: Scheduler, job: records.Job, end: Instant, unknown_s: float) -> Plan:
+async def _plan(scheduler: Backend, job: records.Job, end: Instant, unknown_s: float) -> Plan:
     times = [from_datetime(each.fire_at) for each in await scheduler.jobs.next(job.job_id, MOST_FIRES)]
     found = scheduler.runs.list(job=job.name, states=("succeeded", "failed"), limit=MEASURED_RUNS)
     took = [_took_s(run) async for run in found]

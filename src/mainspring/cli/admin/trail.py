@@ -11,7 +11,7 @@ import msgspec
 from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_run
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.event_lines import describe_event
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import Cell, Screen, Value
@@ -51,7 +51,7 @@ def events(
         raise click.UsageError("Say --follow to watch, or --limit to end after a number of events.")
     screen = Screen(session)
 
-    async def watch(scheduler: Scheduler) -> None:
+    async def watch(scheduler: Backend) -> None:
         run = None if run_id is None else (await find_run(scheduler, run_id)).run_id
         count = 0
         async for event in scheduler.events.follow(after=after, kinds=kinds, job=job, task=task, run=run):
@@ -96,7 +96,7 @@ def audit(session: Session, /, since: datetime | None, until: datetime | None, l
     mainspring audit --action job.pause --since 7d
     """
 
-    async def look(scheduler: Scheduler) -> tuple[list[records.Change], Instant]:
+    async def look(scheduler: Backend) -> tuple[list[records.Change], Instant]:
         found = scheduler.audit.list(**named, since=since, until=until, limit=limit)
         return [change async for change in found], scheduler.now()
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import length, relative
 from mainspring.cli.session import Session
@@ -27,7 +27,7 @@ def workers(session: Session, everyone: bool) -> None:
     One that has been silent for too long is dead, even if no node has noticed it yet.
     """
 
-    async def look(scheduler: Scheduler) -> tuple[Sequence[records.Worker], Instant]:
+    async def look(scheduler: Backend) -> tuple[Sequence[records.Worker], Instant]:
         return await scheduler.workers.list(), scheduler.now()
 
     found, now = with_scheduler(session, look)
@@ -99,7 +99,7 @@ def drain(session: Session, worker: str, reason: str) -> None:
     scheduler and the API of that process go on.
     """
 
-    async def ask(scheduler: Scheduler) -> records.Worker:
+    async def ask(scheduler: Backend) -> records.Worker:
         known = [each for each in await scheduler.workers.list() if worker in (each.worker, f"{each.host}:{each.pid}")]
         if not known:
             raise NotFound(f"there is no worker {worker!r}: `mainspring workers` lists them")

@@ -12,7 +12,7 @@ from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.show import describe_work
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session
@@ -21,7 +21,7 @@ from mainspring.errors import Conflict
 from mainspring.operations import records
 from mainspring.operations.views.explain import short_id
 
-Act = Callable[[Scheduler, Sequence[str]], Awaitable[Sequence[records.Job] | None]]
+Act = Callable[[Backend, Sequence[str]], Awaitable[Sequence[records.Job] | None]]
 """Acts on the jobs of these names; returns them as they are then, or None if they are gone."""
 
 
@@ -74,7 +74,7 @@ def remove(session: Session, **words: Unpack[ChoiceWords]) -> None:
     _act(session, "Remove", words, lambda scheduler, names: remove_jobs(scheduler, names, words["reason"]))
 
 
-async def remove_jobs(scheduler: Scheduler, names: Sequence[str], reason: str = "") -> None:
+async def remove_jobs(scheduler: Backend, names: Sequence[str], reason: str = "") -> None:
     """Remove jobs, those that fire after others first. Conflict, once no more can be removed, if others need them."""
     left = list(names)
     while left:
@@ -110,7 +110,7 @@ def _act(session: Session, verb: str, words: ChoiceWords, act: Act) -> None:
 _PAST = {"Pause": "Paused", "Resume": "Resumed", "Remove": "Removed"}
 
 
-async def _choose(scheduler: Scheduler, words: ChoiceWords) -> list[records.Job]:
+async def _choose(scheduler: Backend, words: ChoiceWords) -> list[records.Job]:
     if not words["names"]:
         return [job async for job in scheduler.jobs.list(app=words["owner"], tag=words["tag"])]
     found = [await scheduler.jobs.get(name) for name in dict.fromkeys(words["names"])]

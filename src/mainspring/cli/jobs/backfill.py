@@ -12,7 +12,7 @@ from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.triggers import read_instant
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
@@ -76,7 +76,7 @@ def backfill(
 def _go(session: Session, name: str, ends: Sequence[datetime], *, dry_run: bool, reason: str) -> _Course:
     """Page by page; an error on the way does not hide what was done before it."""
 
-    async def work(scheduler: Scheduler) -> _Course:
+    async def work(scheduler: Backend) -> _Course:
         job = await scheduler.jobs.get(name)
         course = _Course(job, [], ends[0])
         try:

@@ -20,10 +20,10 @@ from mainspring.cli.jobs.triggers import (
 )
 from mainspring.cli.lazy import Errand, stack
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import OWNERS, Scheduler, with_scheduler
+from mainspring.cli.opening import OWNERS, Backend, with_scheduler
 from mainspring.cli.option_flags import NONE, flags_of
 from mainspring.cli.output.screen import Screen
-from mainspring.cli.runs.arguments import Work, read_work
+from mainspring.cli.runs.arguments import TaskChoice, read_work
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, to_datetime
 from mainspring.core.runs.retry import Retry
@@ -55,7 +55,7 @@ def _split(words: Words) -> tuple[TriggerWords, Words]:
     return about, given
 
 
-def _read_work(given: Words, argv: Sequence[str]) -> Work:
+def _read_work(given: Words, argv: Sequence[str]) -> TaskChoice:
     task, command, http = (given.pop(name, None) for name in ("task", "command", "http"))
     return read_work(task, command, argv, given.pop("pairs", ()), http)
 
@@ -116,7 +116,7 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     if "retries" in options or "retry_policy" in options:
         options["retry"] = Retry(options.pop("retries", None), policy=options.pop("retry_policy", None))
 
-    async def create(scheduler: Scheduler) -> _Defined:
+    async def create(scheduler: Backend) -> _Defined:
         job = await scheduler.jobs.add(name, trigger, task=work.task or "", args=work.args, **options)
         return await _look_ahead(scheduler, job)
 
@@ -136,10 +136,10 @@ def edit(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> N
     """
     work = _read_work(words, argv)
     about, kept, cleared = read_edit(words)
-    if not kept and not cleared and not any(about.values()) and work == Work(None, None):
+    if not kept and not cleared and not any(about.values()) and work == TaskChoice(None, None):
         raise click.UsageError("Say what to change: `mainspring job edit --help` lists the options.")
 
-    async def change(scheduler: Scheduler) -> _Defined:
+    async def change(scheduler: Backend) -> _Defined:
         job = await scheduler.jobs.get(name)
         current = trigger_of(job.trigger)
         trigger = read_trigger(about, current) or current
@@ -177,7 +177,7 @@ class _Defined(NamedTuple):
     now: Instant
 
 
-async def _look_ahead(scheduler: Scheduler, job: records.Job) -> _Defined:
+async def _look_ahead(scheduler: Backend, job: records.Job) -> _Defined:
     try:
         ahead = await scheduler.jobs.next(job.job_id, 3)
         return _Defined(job, ahead, (await scheduler.jobs.get(job.job_id)).why, scheduler.now())

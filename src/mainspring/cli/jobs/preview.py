@@ -10,7 +10,7 @@ import click
 from mainspring.cli.jobs.triggers import TriggerWords, clock_options, read_trigger
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.output.times import moment, relative
 from mainspring.cli.session import Session
@@ -82,7 +82,7 @@ def _of_job(session: Session, name: str, words: TriggerWords, count: int) -> Ahe
     if zone is not None:
         load_zone(zone)
 
-    async def look(scheduler: Scheduler) -> Ahead:
+    async def look(scheduler: Backend) -> Ahead:
         job = await scheduler.jobs.get(name)
         times = await scheduler.jobs.next(job.job_id, count, zone)
         return Ahead(job.name, job.schedule, times, scheduler.now(), job)

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.cli.jobs.preview import draw_fire_times
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, find_job
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.output.times import both, instant_of, length, moment, relative
 from mainspring.cli.runs.arguments import PROVIDED
@@ -45,7 +45,7 @@ AT_ONCE = 8
 def list_jobs(session: Session, owner: str | None, tag: str | None, sort: Sort) -> None:
     """List jobs: when each fires next, and how its last firing ended."""
 
-    async def look(scheduler: Scheduler) -> tuple[list[records.ListedJob], Instant]:
+    async def look(scheduler: Backend) -> tuple[list[records.ListedJob], Instant]:
         return [job async for job in scheduler.jobs.list(app=owner, tag=tag, sort=sort, last=True)], scheduler.now()
 
     jobs, now = with_scheduler(session, look)
@@ -105,7 +105,7 @@ class _Story(NamedTuple):
 def show(session: Session, name: str, firings: int, region: str | None, web: bool) -> None:
     """Show job NAME: its definition, its next fire times, what became of the last ones, and why it does not fire."""
 
-    async def look(scheduler: Scheduler) -> _Story:
+    async def look(scheduler: Backend) -> _Story:
         jobs = scheduler.jobs
         job = await find_job(scheduler, name)
         ledger = [firing async for firing in jobs.firings(job.job_id, firings, region=region)]
@@ -124,7 +124,7 @@ def _view(story: _Story) -> dict[str, object]:
     return {**view, "next_fire_times": story.ahead, "firings": story.ledger}
 
 
-async def _unfinished(scheduler: Scheduler, ledger: Sequence[records.Firing]) -> dict[str, str]:
+async def _unfinished(scheduler: Backend, ledger: Sequence[records.Firing]) -> dict[str, str]:
     run_ids = [firing.run_id for firing in ledger if firing.outcome == "fired" and firing.run_id is not None]
     places = asyncio.Semaphore(AT_ONCE)
 

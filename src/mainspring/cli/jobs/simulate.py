@@ -12,7 +12,7 @@ from mainspring.cli.jobs.define import read_edit
 from mainspring.cli.jobs.triggers import read_trigger, trigger_of, trigger_options
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.option_flags import flags_of
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.output.times import moment
@@ -63,7 +63,7 @@ def simulate(
         edit.kept["retry"] = Retry(edit.kept.pop("retries", None), policy=edit.kept.pop("retry_policy", None))
     down = [_read_outage(each) for each in outages]
 
-    async def look(scheduler: Scheduler) -> tuple[Simulation, str]:
+    async def look(scheduler: Backend) -> tuple[Simulation, str]:
         job = await scheduler.jobs.get(name)
         current = trigger_of(job.trigger)
         trigger = read_trigger(edit.about, current) or current

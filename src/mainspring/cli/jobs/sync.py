@@ -12,7 +12,7 @@ import msgspec
 from mainspring.cli.filters import count_of
 from mainspring.cli.jobs.act import remove_jobs
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, open_app, with_scheduler
+from mainspring.cli.opening import Backend, open_app, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session
 from mainspring.core.instants import to_datetime
@@ -39,7 +39,7 @@ undeclared_option = click.option(
 )
 
 
-async def sync_jobs(scheduler: Scheduler, app: Mainspring, undeclared: Undeclared) -> Synced:
+async def sync_jobs(scheduler: Backend, app: Mainspring, undeclared: Undeclared) -> Synced:
     """Store what the app declares, and treat what its code no longer does as asked."""
     if undeclared == "remove" and app.name == DEFAULT:
         problem = "would remove jobs of an app without a name of its own, which others may share"
@@ -57,7 +57,7 @@ async def sync_jobs(scheduler: Scheduler, app: Mainspring, undeclared: Undeclare
     return msgspec.structs.replace(saved, paused=active)
 
 
-async def _choose(scheduler: Scheduler, app: Mainspring, names: Sequence[str]) -> list[Job]:
+async def _choose(scheduler: Backend, app: Mainspring, names: Sequence[str]) -> list[Job]:
     """The undeclared jobs that this code may give up."""
     now = to_datetime(scheduler.now())
     patience = timedelta(microseconds=app.settings.worker_dead_after)

@@ -10,7 +10,7 @@ import click
 from mainspring.cli.filters import RunChoice, bulk_options, confirm, count_of, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.runs.tables import describe_run, draw_runs
@@ -21,7 +21,7 @@ from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
 from mainspring.operations.views.explain import short_id
 
-Act = Callable[[Scheduler, records.Run], Awaitable["Done"]]
+Act = Callable[[Backend, records.Run], Awaitable["Done"]]
 
 REFUSED = "refused"
 
@@ -57,7 +57,7 @@ def cancel(
 ) -> int:
     """Cancel RUNs, or all unfinished ones that the options select. A running one is asked to stop."""
 
-    async def act(scheduler: Scheduler, run: records.Run) -> Done:
+    async def act(scheduler: Backend, run: records.Run) -> Done:
         state = await scheduler.runs.cancel(run.run_id, reason)
         return Done(run, state, "asked to stop" if state == RUNNING else "")
 
@@ -75,7 +75,7 @@ def retry(
 ) -> int:
     """Run RUNs again that did not succeed, or all failed ones that the options select: as a new run each."""
 
-    async def act(scheduler: Scheduler, run: records.Run) -> Done:
+    async def act(scheduler: Backend, run: records.Run) -> Done:
         again = await scheduler.runs.retry(run.run_id, reason)
         return Done(run, "retried", f"as {short_id(again.run_id)}", again.run_id)
 
@@ -103,7 +103,7 @@ def _act(session: Session, verb: str, choice: Choice, act: Act) -> int:
     return TROUBLE if any(each.state == REFUSED for each in done) else 0
 
 
-async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[records.Run], Instant]:
+async def _choose(scheduler: Backend, choice: Choice) -> tuple[list[records.Run], Instant]:
     if choice.run_ids:
         runs = [await find_run(scheduler, each) for each in dict.fromkeys(choice.run_ids)]
     else:
@@ -112,7 +112,7 @@ async def _choose(scheduler: Scheduler, choice: Choice) -> tuple[list[records.Ru
     return runs, scheduler.now()
 
 
-async def _each(scheduler: Scheduler, screen: Screen, verb: str, runs: Sequence[records.Run], act: Act) -> list[Done]:
+async def _each(scheduler: Backend, screen: Screen, verb: str, runs: Sequence[records.Run], act: Act) -> list[Done]:
     """One after the other; that one cannot be helped does not keep the others from it."""
     done = []
     for run in screen.track(runs, verb):

@@ -18,7 +18,7 @@ HTTP = "http"
 PROVIDED = (COMMAND, HTTP)
 
 
-class Work(NamedTuple):
+class TaskChoice(NamedTuple):
     """A task and its arguments; None where nothing was said."""
 
     task: str | None
@@ -27,18 +27,18 @@ class Work(NamedTuple):
 
 def read_work(
     task: str | None, command: str | None, argv: Sequence[str], pairs: Sequence[str], http: str | None = None
-) -> Work:
+) -> TaskChoice:
     """A task (`--task`, `--arg`), a command as one text (`--command`) or as words (after `--`), or an HTTP call
     (`--http`, `--arg`)."""
     if sum((task is not None, command is not None, bool(argv), http is not None)) > 1:
         raise click.UsageError("Give one of a task, --command, a command after --, and --http.")
     if http is not None:
-        return Work(HTTP, {"url": http, **read_pairs(pairs)})
+        return TaskChoice(HTTP, {"url": http, **read_pairs(pairs)})
     if command is None and not argv:
-        return Work(task, read_pairs(pairs) if pairs else None)
+        return TaskChoice(task, read_pairs(pairs) if pairs else None)
     if pairs:
         raise InvalidInput("arg", pairs[0], "is for tasks", "write the arguments into the command itself")
-    return Work(COMMAND, {"argv": list(argv) if command is None else split_command(command, shell="-- sh -c")})
+    return TaskChoice(COMMAND, {"argv": list(argv) if command is None else split_command(command, shell="-- sh -c")})
 
 
 def read_pairs(pairs: Sequence[str]) -> dict[str, object]:

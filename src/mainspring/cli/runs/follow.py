@@ -11,7 +11,7 @@ import click
 
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_run, find_run
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
 from mainspring.cli.output.harmless import harmless, harmless_line
 from mainspring.cli.output.screen import Screen
@@ -46,7 +46,7 @@ def logs(session: Session, run_id: str, follow: bool, raw: bool) -> None:
     screen = Screen(session)
     stream = follow or not session.as_json
 
-    async def copy(scheduler: Scheduler) -> list[records.Line]:
+    async def copy(scheduler: Backend) -> list[records.Line]:
         run = await find_run(scheduler, run_id)
         lines: list[records.Line] = []
         async for line in scheduler.runs.logs(run.run_id, follow=follow):
@@ -92,7 +92,7 @@ def wait(session: Session, run_id: str, timeout: str | None) -> int:
     seconds = None if timeout is None else parse_duration(timeout, "timeout") / SECOND
     screen = Screen(session)
 
-    async def watch(scheduler: Scheduler) -> records.Run:
+    async def watch(scheduler: Backend) -> records.Run:
         run = await find_run(scheduler, run_id)
         with _bar(session, run) as show:
             look_s = LOOK_S if _is_watched(session) else UNWATCHED_S
@@ -104,7 +104,7 @@ def wait(session: Session, run_id: str, timeout: str | None) -> int:
 
 
 async def _until_ended(
-    scheduler: Scheduler, run: records.Run, seconds: float | None, look_s: float, show: Show
+    scheduler: Backend, run: records.Run, seconds: float | None, look_s: float, show: Show
 ) -> records.Run:
     loop = asyncio.get_running_loop()
     deadline = None if seconds is None else loop.time() + seconds

@@ -8,7 +8,7 @@ import click
 
 from mainspring.cli.filters import RunChoice, bulk_options, confirm, run_filters
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
@@ -41,7 +41,7 @@ def act(session: Session, action: RunAction, dry_run: bool, yes: bool, reason: s
     return TROUBLE if done.refused else 0
 
 
-async def _all(scheduler: Scheduler, action: RunAction, words: RunChoice, reason: str) -> ActedRuns:
+async def _all(scheduler: Backend, action: RunAction, words: RunChoice, reason: str) -> ActedRuns:
     """Go on until all that match are done."""
     before, matched, runs, refused = None, 0, dict[str, str](), dict[str, str]()
     for _ in range(MOST_CALLS):

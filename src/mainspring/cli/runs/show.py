@@ -9,7 +9,7 @@ import click
 from mainspring.cli.filters import RunChoice, run_filters
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import complete_job, complete_run, find_run
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.tables import Story, draw_runs, draw_story
 from mainspring.cli.session import Session
@@ -26,7 +26,7 @@ from mainspring.operations import records
 def list_runs(session: Session, limit: int, **words: Unpack[RunChoice]) -> None:
     """List runs, newest first: what state each is in, how long it waited and how long it ran."""
 
-    async def look(scheduler: Scheduler) -> tuple[list[records.Run], Instant]:
+    async def look(scheduler: Backend) -> tuple[list[records.Run], Instant]:
         return [run async for run in scheduler.runs.list(limit=limit, **words)], scheduler.now()
 
     runs, now = with_scheduler(session, look)
@@ -47,7 +47,7 @@ def dead_letters(session: Session, limit: int, job: str | None, task: str | None
     mainspring run retry --state failed --task encode     # run them again
     """
 
-    async def look(scheduler: Scheduler) -> tuple[list[records.Run], Instant]:
+    async def look(scheduler: Backend) -> tuple[list[records.Run], Instant]:
         found = scheduler.runs.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
         return [run async for run in found], scheduler.now()
 
@@ -75,7 +75,7 @@ def show(session: Session, run_id: str, web: bool) -> None:
     RUN is an id, or enough of its beginning or end to be the only one.
     """
 
-    async def look(scheduler: Scheduler) -> Story:
+    async def look(scheduler: Backend) -> Story:
         runs = scheduler.runs
         run = await runs.get((await find_run(scheduler, run_id)).run_id)
         wrote = [line async for line in runs.logs(run.run_id, tail=1)]

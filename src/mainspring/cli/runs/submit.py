@@ -12,7 +12,7 @@ import msgspec
 from mainspring.cli.jobs.triggers import check_to_come, read_instant
 from mainspring.cli.lazy import Errand
 from mainspring.cli.naming import find_run
-from mainspring.cli.opening import Scheduler, is_served, open_app, with_scheduler
+from mainspring.cli.opening import Backend, is_served, open_app, with_scheduler
 from mainspring.cli.option_flags import flags_of
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.arguments import read_work
@@ -69,7 +69,7 @@ def submit(session: Session, /, task: str | None, argv: Sequence[str], **words: 
         task_here.encode_args(work.args or {})
         options = {**_defaults(task_here.defaults), **options}
 
-    async def send(scheduler: Scheduler) -> tuple[records.Run, str | None]:
+    async def send(scheduler: Backend) -> tuple[records.Run, str | None]:
         if "after" in options:
             options["after"] = [(await find_run(scheduler, each)).run_id for each in options["after"]]
         run = await scheduler.runs.submit(named, work.args, **options)
@@ -106,7 +106,7 @@ def _check_known(app: Mainspring, task: str) -> None:
     raise InvalidInput("task", task, f"is not a task of app {app.name}", remedy)
 
 
-async def _trouble(scheduler: Scheduler, run: records.Run) -> str | None:
+async def _trouble(scheduler: Backend, run: records.Run) -> str | None:
     """Why no worker at all could take the run; None if one could."""
     workers = [_as_announced(worker) for worker in await scheduler.workers.list()]
     cause = worker_trouble(run.queue, run.region, run.task, Crowd(workers, scheduler.now(), LONG_AGO))

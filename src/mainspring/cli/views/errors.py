@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -36,7 +36,7 @@ def errors(session: Session, error: str | None, since: datetime | None, limit: i
         screen.answer(story, lambda: _draw_one(screen, story))
         return
 
-    async def look(scheduler: Scheduler) -> tuple[Sequence[records.ErrorGroup], Instant]:
+    async def look(scheduler: Backend) -> tuple[Sequence[records.ErrorGroup], Instant]:
         return [each async for each in scheduler.insight.errors(since=since, limit=limit)], scheduler.now()
 
     found, now = with_scheduler(session, look)

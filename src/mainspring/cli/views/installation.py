@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -18,7 +18,7 @@ from mainspring.operations.installation import ShownSettings, Versions
 def versions(session: Session) -> None:
     """Show which version each process runs, and that of the database's schema."""
 
-    async def look(scheduler: Scheduler) -> tuple[Versions, Instant]:
+    async def look(scheduler: Backend) -> tuple[Versions, Instant]:
         return await scheduler.versions(), scheduler.now()
 
     found, now = with_scheduler(session, look)
@@ -43,7 +43,7 @@ def _draw_versions(screen: Screen, found: Versions, now: Instant) -> None:
 def show_settings(session: Session, *, changed: bool) -> None:
     """Show the settings that are in effect: of the server, or of this program. Secrets are masked."""
 
-    async def look(scheduler: Scheduler) -> ShownSettings:
+    async def look(scheduler: Backend) -> ShownSettings:
         return await scheduler.settings()
 
     found = with_scheduler(session, look)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
@@ -39,7 +39,7 @@ def load(session: Session, /, length: str, bucket: str, queue: str | None, tag: 
         _spread(session, ahead, queue, tag, words["within"], is_applied=words["apply"])
         return
 
-    async def look(scheduler: Scheduler) -> records.Load:
+    async def look(scheduler: Backend) -> records.Load:
         since = to_datetime(scheduler.now())
         return await scheduler.insight.load(since=since, until=since + ahead, bucket=bucket, queue=queue, tag=tag)
 
@@ -70,7 +70,7 @@ def _draw(screen: Screen, found: records.Load) -> None:
 def _spread(
     session: Session, ahead: timedelta, queue: str | None, tag: str | None, within: str, *, is_applied: bool
 ) -> None:
-    async def look(scheduler: Scheduler) -> tuple[Spread, dict[str, str]]:
+    async def look(scheduler: Backend) -> tuple[Spread, dict[str, str]]:
         since = to_datetime(scheduler.now())
         found = await scheduler.insight.spread(since=since, until=since + ahead, within=within, queue=queue, tag=tag)
         refused: dict[str, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -25,7 +25,7 @@ def queues(session: Session, pause: str | None, resume: str | None, reason: str)
     if pause is not None and resume is not None:
         raise click.UsageError("Pause a queue or resume one: not both at once.")
 
-    async def look(scheduler: Scheduler) -> tuple[Sequence[records.Queue], Instant]:
+    async def look(scheduler: Backend) -> tuple[Sequence[records.Queue], Instant]:
         if pause is not None:
             return [await scheduler.queues.pause(pause, reason)], scheduler.now()
         if resume is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Scheduler, with_scheduler
+from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import STATE_STYLES, Screen
 from mainspring.cli.output.times import relative
@@ -51,7 +51,7 @@ def top(session: Session, every_s: float, once: bool, rows: int) -> None:
         return
 
 
-async def _watch(scheduler: Scheduler, every_s: float, rows: int) -> None:
+async def _watch(scheduler: Backend, every_s: float, rows: int) -> None:
     from rich.live import Live
 
     with Live(draw(await scheduler.overview(), rows), auto_refresh=False, screen=True) as live:

@@ -1,4 +1,4 @@
-"""Alerts for runs that have failed for good: each is sent by a run of its own, one per failure."""
+"""Alerts for runs that have failed for good: each is sent by its own run, one per failure."""
 
 from __future__ import annotations
 

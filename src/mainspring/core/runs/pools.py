@@ -24,7 +24,7 @@ KEPT: Final = 4
 MOST_PLACES: Final = 10_000
 
 
-class Pool(NamedTuple):
+class PriorityPool(NamedTuple):
     """The number of places for runs of these priorities."""
 
     places: int
@@ -36,17 +36,17 @@ class Pool(NamedTuple):
         return -(-self.places // KEPT)
 
 
-def make_pools(sizes: Mapping[int, int]) -> tuple[Pool, ...]:
+def make_pools(sizes: Mapping[int, int]) -> tuple[PriorityPool, ...]:
     """Pools by how many places each priority has, the highest priority first."""
     starts = sorted(sizes)
     firsts = [HIGHEST, *starts[1:]]
     return tuple(
-        Pool(sizes[priority], tuple(range(first, following)))
+        PriorityPool(sizes[priority], tuple(range(first, following)))
         for priority, first, following in zip(starts, firsts, [*starts[1:], LOWEST + 1], strict=True)
     )
 
 
-def room_of(pools: Sequence[Pool], held: Sequence[int], index: int) -> int:
+def room_of(pools: Sequence[PriorityPool], held: Sequence[int], index: int) -> int:
     """How many more runs of a pool may begin, given the held ones: in its own places, and in those that higher
     pools can spare."""
     free, left = sum(pool.places for pool in pools), 0

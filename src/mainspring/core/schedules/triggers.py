@@ -49,7 +49,7 @@ class CronTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="cron"):
 class EveryTrigger(msgspec.Struct, frozen=True, tag_field="kind", tag="every"):
     """Due at `anchor + k * period` for k = 1, 2, ...: elapsed time, whatever the clocks do.
 
-    Without an anchor of its own it counts from the job's creation.
+    Without its own anchor it counts from the job's creation.
     """
 
     period: Duration

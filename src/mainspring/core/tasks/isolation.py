@@ -65,8 +65,8 @@ class Isolation:
         """`level` is one of
 
         - `"none"`: a command as the worker's own user, a function in the worker itself;
-        - `"process"`: a function in a process of its own, which can be killed;
-        - `"limits"`: a fresh process with the limits given, a user of its own if the worker is root, an empty
+        - `"process"`: a function in its own process, which can be killed;
+        - `"limits"`: a fresh process with the limits given, its own user if the worker is root, an empty
           environment and private temporary folders;
         - `"sandbox"`: as well, a read-only system, no other processes in sight, no network unless `network`, and of
           other folders only those to `read` and to `write`.
@@ -99,7 +99,7 @@ class Isolation:
 
     @property
     def confined(self) -> bool:
-        """Whether the level confines the run beyond a process of its own."""
+        """Whether the level confines the run beyond its own process."""
         return self.level in ("limits", "sandbox")
 
     def __str__(self) -> str:

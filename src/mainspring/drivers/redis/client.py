@@ -4,7 +4,7 @@
     redis+sentinel://user:password@host1:26379,host2/name/0   rediss+sentinel:// with TLS; `name` is the master's
     redis+cluster://user:password@host1:7000,host2:7001       rediss+cluster:// with TLS
 
-Each event loop has a client of its own. A call is made once: what to do when it fails is the caller's to decide.
+Each event loop has its own client. A call is made once: what to do when it fails is the caller's to decide.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Client = tuple[Callable[..., Awaitable[Any]], Callable[[Sequence[str], Hear], Aw
 _OPTIONS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *TLS_OPTIONS)
 
 
-class Place(msgspec.Struct, frozen=True, kw_only=True):
+class RedisUrl(msgspec.Struct, frozen=True, kw_only=True):
     """What a URL says."""
 
     shown: str
@@ -67,7 +67,7 @@ return {redis.call('INFO', 'server'), t[1] * 1000000 + t[2]}
 )
 
 
-def read_url(url: str, field: str, timeout: str = "1s") -> Place:
+def read_url(url: str, field: str, timeout: str = "1s") -> RedisUrl:
     """What a URL says; InvalidInput names what is wrong with it. `field` is the setting that it was written in,
     `timeout` how long an answer may take unless the URL says otherwise."""
     scheme, separator, _ = url.partition("://")
@@ -80,7 +80,7 @@ def read_url(url: str, field: str, timeout: str = "1s") -> Place:
         remedy = "write redis+sentinel:// or redis+cluster:// if they belong together, redlock:// if they do not"
         raise known.refuse("names several servers", remedy)
     master, database = _read_path(known, kind)
-    return Place(
+    return RedisUrl(
         shown=known.shown,
         hosts=known.hosts,
         kind=kind,
@@ -112,7 +112,7 @@ def _read_path(url: ServerUrl, kind: str) -> tuple[str, int]:
 class RedisLink:
     """Commands and scripts on one Redis. Errors are raised as `unavailable`, and name the server."""
 
-    def __init__(self, place: Place, unavailable: type[MainspringError]) -> None:
+    def __init__(self, place: RedisUrl, unavailable: type[MainspringError]) -> None:
         self.place = place
         self._unavailable = unavailable
         self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]] = {}
@@ -216,7 +216,7 @@ async def _end(farewell: AsyncGenerator[None, None]) -> None:
     await farewell.aclose()
 
 
-def _make_client(place: Place) -> tuple[Client, list[Any]]:
+def _make_client(place: RedisUrl) -> tuple[Client, list[Any]]:
     """The carrier of commands, the driver for all else, and what is to be closed at the end."""
     from redis import asyncio as redis
     from redis.asyncio.sentinel import Sentinel
@@ -224,16 +224,16 @@ def _make_client(place: Place) -> tuple[Client, list[Any]]:
     login: dict[str, Any] = {"username": place.username, "password": place.password}
     tls: dict[str, Any] = {"ssl": True} if place.tls else {}
     tls |= {word: place.words[word] for word in TLS_OPTIONS if word in place.words}
-    line: dict[str, Any] = {"socket_timeout": place.timeout_s, "socket_connect_timeout": place.timeout_s}
-    line |= {"protocol": 2, **tls}
+    socket: dict[str, Any] = {"socket_timeout": place.timeout_s, "socket_connect_timeout": place.timeout_s}
+    socket |= {"protocol": 2, **tls}
     if place.kind == "cluster":
         nodes = [redis.cluster.ClusterNode(host, port) for host, port in place.hosts]
-        cluster = redis.RedisCluster(startup_nodes=nodes, **login, **line)
+        cluster = redis.RedisCluster(startup_nodes=nodes, **login, **socket)
         return (cluster.execute_command, partial(_listen, cluster)), [cluster]
     if place.kind == "sentinel":
         words: dict[str, Any] = {name: place.words.get(f"sentinel_{name}") for name in ("username", "password")}
         kind: Any = Sentinel
-        sentinel = kind(list(place.hosts), sentinel_kwargs={**line, **words}, **line)
+        sentinel = kind(list(place.hosts), sentinel_kwargs={**socket, **words}, **socket)
         wire = _make_wire(place, lambda: sentinel.discover_master(place.master))
         return (wire.call, wire.listen), [wire, *sentinel.sentinels]
     host, port = place.hosts[0]
@@ -259,7 +259,7 @@ async def _listen(driver: Any, channels: Sequence[str], hear: Hear) -> None:
             await hearing.aclose()
 
 
-def _make_wire(place: Place, address: Address) -> Wire:
+def _make_wire(place: RedisUrl, address: Address) -> Wire:
     greetings: list[tuple[Word, ...]] = []
     if place.password is not None:
         greetings.append(("AUTH", *([place.username] if place.username else []), place.password))

@@ -29,7 +29,7 @@ class ReplyError(Exception):
     """What Redis says went wrong; the connection is as good as before."""
 
 
-class _Line(asyncio.Protocol):
+class _Connection(asyncio.Protocol):
     """A connection: what was asked, and not answered yet."""
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class _Line(asyncio.Protocol):
         return answer
 
 
-class _Ear(_Line):
+class _Subscriber(_Connection):
     """A connection that receives pushed messages."""
 
     def __init__(self, hear: Hear) -> None:
@@ -98,73 +98,73 @@ class Wire:
         self._greetings = greetings
         self._tls = tls
         self._timeout_s = timeout_s
-        self._line: _Line | None = None
+        self._connection: _Connection | None = None
         self._connecting = asyncio.Lock()
 
     async def call(self, *words: Word) -> Any:
         """The answer to one command. ReplyError, OSError or TimeoutError if there is none: after the last two, whether
         it was carried out is not known."""
-        line = self._line
+        connection = self._connection
         try:
             async with asyncio.timeout(self._timeout_s):
-                if line is None or line.transport is None:
-                    line = await self._connected()
-                return await line.ask(words)
+                if connection is None or connection.transport is None:
+                    connection = await self._connected()
+                return await connection.ask(words)
         except TimeoutError:
-            self._drop(line)  # Answers would be those to others.
+            self._drop(connection)  # Answers would be those to others.
             raise TimeoutError(f"no answer within {self._timeout_s:g} s") from None
         except ReplyError as error:
             if str(error).startswith("READONLY"):
-                self._drop(line)  # It is no longer the master.
+                self._drop(connection)  # It is no longer the master.
             raise
 
     async def listen(self, channels: Sequence[str], hear: Hear) -> None:
-        """Subscribe on a connection of its own, and call `hear`, until cancelled or that is lost: ReplyError, OSError
+        """Subscribe on its own connection, and call `hear`, until cancelled or that is lost: ReplyError, OSError
         or TimeoutError says why."""
         async with asyncio.timeout(self._timeout_s):
-            line = await self._open(partial(_Ear, hear))
+            connection = await self._open(partial(_Subscriber, hear))
         try:
             async with asyncio.timeout(self._timeout_s):
                 for channel in channels:
-                    await line.ask(("SUBSCRIBE", channel))
+                    await connection.ask(("SUBSCRIBE", channel))
             hear(None)
-            while line.transport is not None:
-                await asyncio.wait([line.lost], timeout=PING_S)
+            while connection.transport is not None:
+                await asyncio.wait([connection.lost], timeout=PING_S)
                 async with asyncio.timeout(PING_S):
-                    await line.ask(("PING",))
+                    await connection.ask(("PING",))
         finally:
-            self._close(line)
+            self._close(connection)
 
     async def aclose(self) -> None:
         """Let go."""
-        self._drop(self._line)
+        self._drop(self._connection)
         await asyncio.sleep(0)  # Transports close in the next turn of their loop.
 
-    async def _connected(self) -> _Line:
+    async def _connected(self) -> _Connection:
         async with self._connecting:
-            line = self._line
-            if line is not None and line.transport is not None:
-                return line
-            self._line = line = await self._open(_Line)
-            return line
+            connection = self._connection
+            if connection is not None and connection.transport is not None:
+                return connection
+            self._connection = connection = await self._open(_Connection)
+            return connection
 
-    async def _open(self, make: Callable[[], _Line]) -> _Line:
+    async def _open(self, make: Callable[[], _Connection]) -> _Connection:
         host, port = await self._address()
-        _, line = await asyncio.get_running_loop().create_connection(make, host, port, ssl=self._tls)
+        _, connection = await asyncio.get_running_loop().create_connection(make, host, port, ssl=self._tls)
         try:
             for words in self._greetings:
-                await line.ask(words)
+                await connection.ask(words)
         except BaseException:
-            self._close(line)
+            self._close(connection)
             raise
-        return line
+        return connection
 
-    def _drop(self, line: _Line | None) -> None:
-        if line is not None and line is self._line:
-            self._line = None
-        if line is not None:
-            self._close(line)
+    def _drop(self, connection: _Connection | None) -> None:
+        if connection is not None and connection is self._connection:
+            self._connection = None
+        if connection is not None:
+            self._close(connection)
 
-    def _close(self, line: _Line) -> None:
-        if line.transport is not None:
-            line.transport.abort()
+    def _close(self, connection: _Connection) -> None:
+        if connection.transport is not None:
+            connection.transport.abort()

@@ -178,7 +178,7 @@ def _explain(error: BaseException) -> str:
 
 
 class _Connector(SequentialThreadingHandler):
-    """kazoo's handler on threads, with connections of our own: TLS as for every other server, and the last failure."""
+    """kazoo's handler on threads, with its own connections: TLS as for every other server, and the last failure."""
 
     def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()

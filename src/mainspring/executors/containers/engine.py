@@ -31,7 +31,7 @@ _KILLED: Final = 137
 _OOM_FILE: Final = "oom"
 """conmon, podman's monitor of a container, creates this file once the kernel reports that the container is out of
 memory. Podman before version 5 looks for it elsewhere, and so never reports OOMKilled. conmon creates it where podman
-was started: each container has a folder of its own for that."""
+was started: each container has its own folder for that."""
 _PULLS: Final = {"Always": "always", "IfNotPresent": "missing", "Never": "never"}
 _QUANTITY: Final = re.compile(r"([0-9]+(?:\.[0-9]+)?)(m|[kKMGTPE]i?|)")
 _UNITS: Final = {"k": 10**3, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15, "E": 10**18} | {

@@ -145,7 +145,7 @@ def verify(folder: Path, manifest: Manifest, progress: Progress) -> None:
 async def restore(
     folder: Path, manifest: Manifest, url: str, clock: Clock, progress: Progress, *, moved: bool
 ) -> Settled:
-    """Restore to a database that has nothing of ours."""
+    """Restore to a database that has nothing of Mainspring."""
     verify(folder, manifest, progress)
     with mapped_errors(url):
         connection = await _open(url)

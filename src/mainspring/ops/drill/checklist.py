@@ -110,7 +110,7 @@ class Checklist:
 
     @contextmanager
     def line(self, part: str, name: str) -> Iterator[Line]:
-        """One line: it fails if its body raises an error of ours, and the drill goes on."""
+        """One line: it fails if its body raises an error of Mainspring, and the drill goes on."""
         line = Line(part=part, name=name, at_s=self.elapsed())
         try:
             yield line

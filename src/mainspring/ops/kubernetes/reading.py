@@ -184,7 +184,7 @@ def _read_container(work: Manifest, pod: Manifest, place: str | None, lost: list
     [container] = containers
     container.pop("name", None)
     if pod.pop("restartPolicy", "Never") == "OnFailure":
-        lost.append("spec.jobTemplate.spec.template.spec.restartPolicy: each attempt is a container of its own here")
+        lost.append("spec.jobTemplate.spec.template.spec.restartPolicy: each attempt is its own container here")
     if pod.get("serviceAccount") == pod.get("serviceAccountName"):
         pod.pop("serviceAccount", None)
     read = ContainerSpec(

@@ -1,4 +1,4 @@
-"""Cron expressions by the rules of other programs, evaluated apart from our own evaluator so that the two can differ.
+"""Cron expressions by the rules of other programs, by an evaluator apart from `core`, so that the two can differ.
 
 Only the plain grammar is known here: five fields with `*`, lists, ranges, steps and names, and macros. An expression
 beyond it has no fire times to compare.

@@ -67,7 +67,7 @@ class Fleet:
         """Start one more worker; its pid."""
         output = None if self._log is None else self._log.open("ab")
         try:
-            # In a session of its own: Ctrl-C in the terminal, or the end of this process, must not reach its work.
+            # In its own session: Ctrl-C in the terminal, or the end of this process, must not reach its work.
             process = subprocess.Popen(
                 self._argv,
                 env=self._environ,

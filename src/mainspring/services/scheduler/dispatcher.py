@@ -30,7 +30,7 @@ AGAIN_TWICE_S: Final = 15.0
 """As AGAIN_S, for a broker that would then hold the message twice. Workers find in the store what it lost, within a
 second."""
 LONGEST_WAIT_S: Final = 0.5
-Line = tuple[Place, int]
+Group = tuple[Place, int]
 """A place and a priority."""
 
 
@@ -48,7 +48,7 @@ class Dispatcher(Loop):
         self._again_s = AGAIN_S if broker.capabilities.deduplicates else AGAIN_TWICE_S
         self._published: dict[str, tuple[int, float]] = {}
         """Token and time of what was published lately."""
-        self._full: dict[Line, float] = {}
+        self._full: dict[Group, float] = {}
         """The places and priorities where more are due, and when some were last published there."""
 
     async def turn(self) -> float:
@@ -61,28 +61,28 @@ class Dispatcher(Loop):
             return self._looked_at + GAP_S - now
         due, next_at = await self._store.due_runs(LIMIT)
         self._looked_at = self.clock.monotonic()
-        lines: dict[Line, list[Notice]] = {}
+        groups: dict[Group, list[Notice]] = {}
         for notice in due:
-            lines.setdefault((notice.place, notice.priority), []).append(notice)
-        news = [notice for line, notices in lines.items() for notice in self._news_of(line, notices, now)]
+            groups.setdefault((notice.place, notice.priority), []).append(notice)
+        news = [notice for group, notices in groups.items() for notice in self._news_of(group, notices, now)]
         if news:
             await measured_publish(self._broker, news, self._store.metrics, self.clock)
-        self._note(due, lines, news, now)
+        self._note(due, groups, news, now)
         wait_s = LONGEST_WAIT_S if next_at is None else (next_at - self._store.now()) / SECOND
         return min(max(wait_s, GAP_S), FULL_GAP_S if self._full else LONGEST_WAIT_S)
 
-    def _news_of(self, line: Line, due: Sequence[Notice], now: float) -> list[Notice]:
+    def _news_of(self, group: Group, due: Sequence[Notice], now: float) -> list[Notice]:
         """What is to be published of the runs of one place and priority. Where more are due, that is at least one: no
         worker may be able to execute the first runs, while others wait behind them."""
         news = [notice for notice in due if self._is_news(notice, now)]
         if len(due) < LIMIT:
             return news
-        if now < self._full.get(line, -inf) + FULL_GAP_S:
+        if now < self._full.get(group, -inf) + FULL_GAP_S:
             return []
         return [notice.with_more() for notice in news or due[:1]]
 
     def _note(
-        self, due: Sequence[Notice], lines: Mapping[Line, Sequence[Notice]], news: Sequence[Notice], now: float
+        self, due: Sequence[Notice], groups: Mapping[Group, Sequence[Notice]], news: Sequence[Notice], now: float
     ) -> None:
         sent = {notice.run_id for notice in news}
         self._published = {
@@ -91,8 +91,8 @@ class Dispatcher(Loop):
             if notice.run_id in sent or notice.run_id in self._published
         }
         published = {(notice.place, notice.priority) for notice in news}
-        full = [line for line, notices in lines.items() if len(notices) >= LIMIT]
-        self._full = {line: now if line in published else self._full.get(line, now) for line in full}
+        full = [group for group, notices in groups.items() if len(notices) >= LIMIT]
+        self._full = {group: now if group in published else self._full.get(group, now) for group in full}
 
     def _is_news(self, notice: Notice, now: float) -> bool:
         token, published_at = self._published.get(notice.run_id, (-1, 0.0))

@@ -28,7 +28,7 @@ PLANNER_GAP_S, PLANNER_BUSY_S = 0.02, 0.1
 while changes keep coming."""
 
 
-class Scheduler:
+class SchedulerService:
     """One node at a time leads, unless the coordination is `cluster` or `lock`. With shards, several nodes lead."""
 
     def __init__(

@@ -111,7 +111,7 @@ def describe_process() -> Resource:
 
 
 class MetricsExport:
-    """Exports the families of this process at intervals, from a thread of its own."""
+    """Exports the families of this process at intervals, from its own thread."""
 
     def __init__(self, url: str, families: Callable[[], Iterable[Family]]) -> None:
         self._families = families

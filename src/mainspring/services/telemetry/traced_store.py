@@ -16,7 +16,7 @@ from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
 from mainspring.services.store_layers import StoreLayer
 from mainspring.services.telemetry.tracing import Tracing
-from mainspring.store import Audit, Fired, JoiningStore, Standing, Store, Verdict
+from mainspring.store import Audit, Fired, JoiningStore, StandingClaim, Store, Verdict
 
 
 class TracedStore(StoreLayer):
@@ -33,7 +33,7 @@ class TracedStore(StoreLayer):
         self.fire = self._fire
         self.claim = self._claim
         self.claim_these = self._claim_these
-        self.stand = self._stand
+        self.leave_claim = self._leave_claim
         self.report = self._report
         self.close = self._close
         if store.joining is not None:
@@ -85,10 +85,10 @@ class TracedStore(StoreLayer):
         self.tracing.claimed(claims, began)
         return claims
 
-    def _stand(self, standing: Standing | None) -> None:
+    def _leave_claim(self, standing: StandingClaim | None) -> None:
         if standing is not None:
             standing = standing._replace(take=partial(self._take, standing.take))
-        self._store.stand(standing)
+        self._store.leave_claim(standing)
 
     def _take(self, take: Callable[[Sequence[Claim], float], None], claims: Sequence[Claim], sent_at: float) -> None:
         take(claims, sent_at)

@@ -133,7 +133,7 @@ class Tracing:
         run = firing.runs[0]
         attributes = {"mainspring.namespace": run.namespace, "mainspring.job": run.job or ""}
         attributes["mainspring.runs"] = str(len(firing.runs))
-        # A plan starts a trace of its own: the loop that plans has no caller.
+        # A plan starts its own trace: the loop that plans has no caller.
         span = self._tracer.start_span(f"plan {run.job}", Context(), SpanKind.PRODUCER, attributes)
         spans.append(span)
         return msgspec.structs.replace(firing, runs=tuple(carrying(firing.runs, span)))

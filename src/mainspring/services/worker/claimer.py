@@ -19,7 +19,7 @@ from mainspring.core.load.rate_limits import Pace, format_pace
 from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
-from mainspring.core.runs.pools import Pool, make_pools, room_of
+from mainspring.core.runs.pools import PriorityPool, make_pools, room_of
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import SUCCEEDED
 from mainspring.executor import AttemptContext
@@ -28,7 +28,7 @@ from mainspring.services.worker.claims import Claims
 from mainspring.services.worker.runner import prepare, with_deadline
 from mainspring.services.worker.worker_breaker import WorkerBreaker
 from mainspring.settings import Settings
-from mainspring.store import Outlook, RunFilter, Standing, Store
+from mainspring.store import Outlook, RunFilter, StandingClaim, Store
 
 LONGEST_WAIT_S = 1.0
 """How often at least to look for work: a hint may be lost."""
@@ -133,7 +133,7 @@ class Claimer(Loop):
         if wait_s == 0:
             return await super()._turn_safely()
         self._sated = False
-        self._stand()  # The store must hand nothing over meanwhile.
+        self._leave_claim()  # The store must hand nothing over meanwhile.
         self.turned_at = self.clock.monotonic()
         return wait_s
 
@@ -154,20 +154,20 @@ class Claimer(Loop):
             self._on_full()
         if wanted <= 0 or self._claims.solitary:
             self._sated = False
-            self._stand()
+            self._leave_claim()
             return FULL_WAIT_S
         if was_short:
             return await self._settle()
         if rests and (wait := await self._rest()) is not None:
             return wait
-        self._store.stand(None)
+        self._store.leave_claim(None)
         hinted, self._hinted = self._hinted, False
         self._asked_at = self._store.now()
         claimed = await self._claim(wanted)
         self._in_vain = 0 if claimed else self._in_vain + hinted
         self._sated = claimed < wanted
         if not self._sated:
-            self._stand()
+            self._leave_claim()
             return 0.0
         if claimed:
             self._was_short = True
@@ -178,7 +178,7 @@ class Claimer(Loop):
         """The last claim returned less than asked for: look at what comes due, and leave a standing claim."""
         wait = await self._look_ahead()
         self._rests = True
-        self._stand()
+        self._leave_claim()
         return wait
 
     async def _rest(self) -> float | None:
@@ -193,17 +193,17 @@ class Claimer(Loop):
         if self._hinted or (outlook.due_at is not None and outlook.due_at <= self._store.now() + ahead):
             return None
         self._sated = self._rests = True
-        self._stand()
+        self._leave_claim()
         return self._until(outlook.due_at)
 
-    def _stand(self) -> None:
+    def _leave_claim(self) -> None:
         """While places are free and nothing waits, leave a standing claim: the next submission goes straight to the
         runner."""
         free = self._worker.concurrency - len(self._claims)
         # A standing claim starts runs on the spot; where tasks have rates, the store is asked first.
         may = self._sated and free > 0 and not self._claims.solitary and not self.stopping and not self._rates
         wanted = room(self._worker.concurrency, len(self._claims), self._claims.run_s) if may else 0
-        self._store.stand(Standing(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
+        self._store.leave_claim(StandingClaim(self._asking(), wanted, self._ttl, self._ordering, self._take_here))
 
     async def _claim(self, wanted: int, ahead: Duration = 0) -> int:
         sent_at = self.clock.monotonic()
@@ -299,7 +299,7 @@ class Claimer(Loop):
         return msgspec.structs.replace(self._worker, tasks=tasks)
 
     def stop(self) -> None:
-        self._store.stand(Standing(self._worker, 0, self._ttl, self._ordering, self._take_here))
+        self._store.leave_claim(StandingClaim(self._worker, 0, self._ttl, self._ordering, self._take_here))
         super().stop()
 
     def hint(self) -> None:
@@ -321,7 +321,7 @@ class Claimer(Loop):
         if self._turns:
             return
         if self._sated:
-            self._stand()
+            self._leave_claim()
         else:
             self.wake()
 
@@ -384,7 +384,7 @@ class PooledClaimer(Claimer):
     stands = False
 
     @cached_property
-    def _pools(self) -> tuple[Pool, ...]:
+    def _pools(self) -> tuple[PriorityPool, ...]:
         return make_pools(dict(self._settings.pools))
 
     @cached_property
@@ -434,5 +434,5 @@ class PooledClaimer(Claimer):
             return OVERDUE_WAIT_S
         return min(max((due_at - self._store.now()) / SECOND, SHORTEST_WAIT_S), LONGEST_WAIT_S)
 
-    def _stand(self) -> None:
+    def _leave_claim(self) -> None:
         """Leave no standing claim with the store, which does not know pools."""

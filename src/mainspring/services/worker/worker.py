@@ -65,7 +65,7 @@ class UnfinishedWork(msgspec.Struct):
         await store.register(msgspec.structs.replace(self.worker, state="stopped", running=0))
 
 
-class Worker:
+class WorkerService:
     """Assembles the loops. `task_loop` is the event loop on which tasks run; it may be the worker's own. After a drain
     `on_stopped` is called there."""
 

@@ -12,7 +12,7 @@ from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.postgres.claims.dispatch import Dispatching
 from mainspring.stores.postgres.claims.pressure import Pressure
 from mainspring.stores.postgres.claims.queues import Queues
-from mainspring.stores.postgres.claims.work import Work
+from mainspring.stores.postgres.claims.work import Claiming
 from mainspring.stores.postgres.definitions.jobs import Jobs
 from mainspring.stores.postgres.definitions.plans import Plans
 from mainspring.stores.postgres.ends.recovery import Maintenance
@@ -33,7 +33,7 @@ class PostgresStore(
     Jobs,
     Plans,
     Runs,
-    Work,
+    Claiming,
     Dispatching,
     Reports,
     Maintenance,
@@ -92,7 +92,7 @@ class PostgresStore(
 
     def on_accepted(self, listener: SubmissionListener) -> None:
         self._listener = listener
-        self._db.herald = listener.accepted
+        self._db.on_accepted = listener.accepted
 
     def announce(self) -> None:
         self._db.announce()

@@ -14,7 +14,7 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.queues import Queues
-from mainspring.stores.sqlite.claims.work import Work
+from mainspring.stores.sqlite.claims.work import Claiming
 from mainspring.stores.sqlite.definitions.jobs import Jobs
 from mainspring.stores.sqlite.definitions.plans import Plans
 from mainspring.stores.sqlite.ends.recovery import Maintenance
@@ -32,7 +32,7 @@ class SqliteStore(
     Jobs,
     Plans,
     Runs,
-    Work,
+    Claiming,
     Dispatching,
     Reports,
     Maintenance,

@@ -27,7 +27,7 @@ from mainspring.testing.simulation.bugs.planted import PLANTED
 @click.option("--clients", type=int, default=2, show_default=True, help="How many processes that submit.")
 @click.option("--store", help="The URL of an empty store; a SQLite file of its own if left out.")
 @click.option("--keep", type=click.Path(path_type=Path), help="A new folder for histories and logs, which stays.")
-@click.option("--postgres", is_flag=True, help="On a PostgreSQL server of its own, which is not spared either.")
+@click.option("--postgres", is_flag=True, help="On its own PostgreSQL server, which is not spared either.")
 @click.option("--skewed", is_flag=True, help="With wall clocks that are apart by up to an hour, by libfaketime.")
 @click.option("--fault", "faults", multiple=True, type=click.Choice(sorted(DIRECTED)), help="Instead of drawn ones.")
 @click.option("--bug", type=click.Choice(sorted({*PLANTED, *BUGS})), help="A bug to plant into every process.")
@@ -51,7 +51,7 @@ def main(
         keep.mkdir(parents=True)
     folder = (keep or Path(tempfile.mkdtemp(prefix="mainspring-chaos-"))).resolve()
     store = store or f"sqlite:///{folder / 'chaos.db'}"
-    where = "a PostgreSQL server of its own" if postgres else store
+    where = "its own PostgreSQL server" if postgres else store
     click.echo(f"seed {seed}: {nodes} up, {workers} workers, {clients} clients on {where} for {seconds:g} s")
     click.echo(" ".join(f"{name}={value}" for name, value in draw_settings(seed).items()))
     plan = Plan(

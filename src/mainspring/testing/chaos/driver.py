@@ -22,7 +22,7 @@ from mainspring.testing.chaos.cluster.backing import Backing, OwnServer
 from mainspring.testing.chaos.cluster.cluster import Cluster, Show
 from mainspring.testing.chaos.cluster.directed import Director
 from mainspring.testing.chaos.cluster.faults import RATES, SERVER_RATES, plan_faults
-from mainspring.testing.chaos.cluster.processes import Place, Role
+from mainspring.testing.chaos.cluster.processes import ProcessSlot, Role
 from mainspring.testing.chaos.inside.orders import Orders, reach
 from mainspring.testing.chaos.inside.recording import Journal, RecordedApp, gather
 from mainspring.testing.chaos.inside.timing import StoreTime, skewed
@@ -85,11 +85,11 @@ class Plan(msgspec.Struct, frozen=True):
     clients: int = 2
     bug: str | None = None
     postgres: bool = False
-    """Whether the store is a PostgreSQL server of our own, instead of `store`."""
+    """Whether the store is a PostgreSQL server that the driver starts, instead of `store`."""
     database: str | None = None
     """The name of the database there; its own if left out."""
     skewed: bool = False
-    """Whether the processes' wall clocks are apart; only where the store has a clock of its own."""
+    """Whether the processes' wall clocks are apart; only where the store has its own clock."""
     script: tuple[str, ...] | None = None
     """Steered faults, one after the other, instead of drawn ones: see `directed`."""
     hasty: bool = False
@@ -138,9 +138,9 @@ class Run:
         ]
         return [(role, number) for role, count in counts for number in range(1, count + 1)]
 
-    def _place(self, role: Role, number: int) -> Place:
+    def _place(self, role: Role, number: int) -> ProcessSlot:
         longest_s = self._plan.seconds + 2 * LONGEST_DRAIN_S + LONGEST_HEALING_S * len(self._plan.script or ())
-        return Place(role, number, self._plan.folder, longest_s, self._environment)
+        return ProcessSlot(role, number, self._plan.folder, longest_s, self._environment)
 
     def _environment(self, actor: str) -> dict[str, str]:
         plan, backing = self._plan, self._backing

@@ -1,4 +1,4 @@
-"""Servers of our own for tests and benchmarks, one module each: started, paused, killed.
+"""Servers for tests and benchmarks, one module each: started, paused, killed.
 
 `process` is what they share; `proxy` is a network that fails.
 """

@@ -1,4 +1,4 @@
-"""etcd servers of our own: one, or a cluster of three. Everything here blocks."""
+"""etcd servers for tests: one, or a cluster of three. Everything here blocks."""
 
 from __future__ import annotations
 

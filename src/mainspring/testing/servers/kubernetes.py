@@ -1,4 +1,4 @@
-"""The API server of Kubernetes on an etcd of its own, where `make kubernetes` has built it. Everything here blocks."""
+"""The API server of Kubernetes on its own etcd, where `make kubernetes` has built it. Everything here blocks."""
 
 from __future__ import annotations
 

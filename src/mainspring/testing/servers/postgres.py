@@ -1,4 +1,4 @@
-"""A PostgreSQL server of our own: made, killed, started again, copied to a stand-by and promoted.
+"""A PostgreSQL server for drills and tests: made, killed, started again, copied to a stand-by and promoted.
 
 It syncs what it commits, as in production: what is killed here must not lose what it has answered.
 """
@@ -48,7 +48,7 @@ def find_programs() -> Path | None:
 
 
 class Postgres:
-    """One server, with its data in a folder of its own, on a port that stays the same. Everything here blocks."""
+    """One server, with its data in its own folder, on a port that stays the same. Everything here blocks."""
 
     def __init__(self, folder: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
         programs = find_programs()

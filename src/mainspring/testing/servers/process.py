@@ -1,4 +1,4 @@
-"""A server of our own in a folder of its own: paused, killed, started again. Everything here blocks."""
+"""A server that this process starts, in its own folder: paused, killed, started again. Everything here blocks."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ _RESET: Final = struct.pack("ii", 1, 0)
 
 
 class Proxy:
-    """Runs on a thread of its own, so that a test may take its time. Its methods are for other threads."""
+    """Runs on its own thread, so that a test may take its time. Its methods are for other threads."""
 
     def __init__(self, port: int, random: Random) -> None:
         self._target = port

@@ -1,4 +1,4 @@
-"""A Redis server of our own: paused, killed, and started again empty. Everything here blocks."""
+"""A Redis server for tests: paused, killed, and started again empty. Everything here blocks."""
 
 from __future__ import annotations
 

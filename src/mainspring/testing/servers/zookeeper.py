@@ -1,4 +1,4 @@
-"""ZooKeeper servers of our own: one, or an ensemble of three. Everything here blocks."""
+"""ZooKeeper servers for tests: one, or an ensemble of three. Everything here blocks."""
 
 from __future__ import annotations
 

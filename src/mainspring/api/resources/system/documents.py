@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint, Request, Response
+from mainspring.api.endpoint import AUTHENTICATED, PUBLIC, Endpoint, Request, Response
 from mainspring.api.openapi import Document, describe_api
 
 HTML = "text/html; charset=utf-8"
@@ -31,7 +31,9 @@ class _Documents:
     def __init__(self, others: Sequence[Endpoint]) -> None:
         self.endpoints = (
             *others,
-            Endpoint("GET", "/openapi.json", self.get_openapi, ANYBODY, "The OpenAPI document.", {200: dict[str, Any]}),
+            Endpoint(
+                "GET", "/openapi.json", self.get_openapi, AUTHENTICATED, "The OpenAPI document.", {200: dict[str, Any]}
+            ),
             Endpoint("GET", "/docs", self.get_docs, PUBLIC, "This API for people.", {200: HTML}),
             Endpoint("GET", "/", self.get_landing, PUBLIC, "Where to go from here.", {200: HTML}),
         )

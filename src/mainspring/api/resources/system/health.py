@@ -211,28 +211,28 @@ def _refusals(request: Request) -> list[Metric]:
 
 
 def _measure(request: Request) -> None:
-    context, measures = request.context, request.context.metrics
+    context, metrics = request.context, request.context.metrics
     for kind, number in context.capacity.busy.items():
-        measures.open.labels(kind).set(number)
+        metrics.open.labels(kind).set(number)
     node = context.node()
     term = None if node is None or node.scheduler is None else node.scheduler.term()
-    measures.leads.set(term is not None)
-    measures.term.set(0 if term is None else term.number)
+    metrics.leads.set(term is not None)
+    metrics.term.set(0 if term is None else term.number)
     guard = context.guard
-    measures.lag.set(guard.worst_lag_s)
-    measures.level.set(guard.level.number)
+    metrics.lag.set(guard.worst_lag_s)
+    metrics.level.set(guard.level.number)
     for level, number in guard.count_levels().items():
-        measures.degraded.labels(level).set(number)
-    measures.pressure.set(guard.pressure)
+        metrics.degraded.labels(level).set(number)
+    metrics.pressure.set(guard.pressure)
     for name, state in _breakers(request).items():
-        measures.breaker.labels(name).set(state != "closed")
+        metrics.breaker.labels(name).set(state != "closed")
     now, troubles = context.app.clock.monotonic(), _troubles(request)
     for loop in _loops(request):
-        measures.loops.labels(loop.name).set(now - loop.turned_at)
-        measures.stalled.labels(loop.name).set(loop.name in troubles)
-    measures.loops.labels("guard").set(now - guard.looked_at)
-    measures.stalled.labels("guard").set("guard" in troubles)
-    measures.threads.set(sum(name not in {loop.name for loop in _loops(request)} for name in troubles))
+        metrics.loops.labels(loop.name).set(now - loop.turned_at)
+        metrics.stalled.labels(loop.name).set(loop.name in troubles)
+    metrics.loops.labels("guard").set(now - guard.looked_at)
+    metrics.stalled.labels("guard").set("guard" in troubles)
+    metrics.threads.set(sum(name not in {loop.name for loop in _loops(request)} for name in troubles))
 
 
 def _alias(act: Callable[[Request], Awaitable[Response]], name: str) -> Callable[[Request], Awaitable[Response]]:

@@ -11,7 +11,7 @@ from mainspring.api.auth.access import EVERYWHERE, Caller
 from mainspring.api.auth.gatekeeper import LOCAL
 from mainspring.api.auth.session import check_same_origin, ended_cookie, session_cookie
 from mainspring.api.auth.tokens import LONGEST_TOKEN
-from mainspring.api.endpoint import ANYBODY, PUBLIC, Endpoint, Request, Response
+from mainspring.api.endpoint import AUTHENTICATED, PUBLIC, Endpoint, Request, Response
 from mainspring.core.instants import to_datetime
 from mainspring.version import VERSION
 
@@ -81,7 +81,7 @@ async def end_session(request: Request) -> Response:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/v1/me", get_me, ANYBODY, "The caller and its permissions.", {200: Me}),
+    Endpoint("GET", "/v1/me", get_me, AUTHENTICATED, "The caller and its permissions.", {200: Me}),
     Endpoint(
         "POST", "/v1/session", begin_session, PUBLIC, "Sign in with a browser.", {204: None}, SessionBody,
         problems=(401, 403), example={"token": "eyJhbGciOi…"},

@@ -179,7 +179,7 @@ class GateSuite:
         await store.request_cancel("default", runs[1].id, "not needed")
         assert (await take_one(store)).run_id == runs[2].id
 
-    async def test_a_place_offered_to_a_run_that_nobody_serves_goes_to_another(
+    async def test_a_place_offered_to_a_run_that_no_worker_serves_goes_to_another(
         self, store: Store, clock: ManualClock
     ) -> None:
         head = gated(clock, "g")
@@ -192,7 +192,7 @@ class GateSuite:
         await store.recover(HOUR, 100)
         assert (await take_one(store)).run_id == served.id
 
-    async def test_whatever_happens_a_gate_is_never_over_full_and_nobody_waits_for_ever(
+    async def test_whatever_happens_a_gate_is_never_over_full_and_no_run_waits_for_ever(
         self, store: Store, clock: ManualClock
     ) -> None:
         for seed in range(3):

@@ -112,7 +112,7 @@ class LeaseSuite:
         await store.release(await held(store, "scheduler", "a"))
         assert (await held(store, "scheduler", "b")).owner == "b"
 
-    async def test_nobody_releases_what_is_not_theirs(self, store: Store, clock: ManualClock) -> None:
+    async def test_only_the_holder_releases(self, store: Store, clock: ManualClock) -> None:
         old = await held(store, "scheduler", "a")
         clock.advance(TTL + 1)
         new = await held(store, "scheduler", "a")

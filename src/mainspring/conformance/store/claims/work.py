@@ -74,7 +74,7 @@ class WorkSuite(ReportSuite, GateSuite, LineSuite):
         assert await store.next_due(a_worker(priorities=(4,))) == now + MINUTE
         assert await store.next_due(a_worker(priorities=(9, 10))) is None
 
-    async def test_a_claimed_run_is_nobody_elses(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_claimed_run_is_given_to_no_other_worker(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))
         await take_one(store, a_worker("worker-1"))
         assert await take(store, a_worker("worker-2")) == []

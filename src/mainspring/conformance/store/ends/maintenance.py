@@ -99,7 +99,7 @@ class MaintenanceSuite:
         assert "lost 3 times" in stored.reason
         assert [attempt.outcome for attempt in await store.list_attempts(run.id)] == ["lost"] * 3
 
-    async def test_a_lost_run_that_somebody_asked_to_cancel_ends_cancelled(
+    async def test_a_lost_run_whose_cancellation_was_requested_ends_cancelled(
         self, store: Store, clock: ManualClock
     ) -> None:
         run = a_run(clock)

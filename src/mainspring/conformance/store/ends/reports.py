@@ -177,7 +177,7 @@ class ReportSuite:
         unknown = msgspec.structs.replace(success(claim), run_id=new_id(clock))
         assert await store.report([unknown, success(claim)]) == ["stale", "accepted"]
 
-    async def test_a_late_report_is_accepted_while_nobody_else_has_the_run(
+    async def test_a_late_report_is_accepted_while_no_other_worker_has_the_run(
         self, store: Store, clock: ManualClock
     ) -> None:
         run, claim = await claimed(store, clock)
@@ -210,7 +210,9 @@ class ReportSuite:
         stale = [msgspec.structs.replace(report, token=0) if n % 3 == 1 else report for n, report in enumerate(reports)]
         assert await store.report(list(reversed(stale))) == ["accepted", "stale", "repeated"] * 20
 
-    async def test_a_success_stands_although_somebody_asked_to_cancel(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_success_stands_although_a_cancellation_was_requested(
+        self, store: Store, clock: ManualClock
+    ) -> None:
         run, claim = await claimed(store, clock)
         await store.request_cancel("default", run.id, "not needed")
         assert await store.report([success(claim, "42")]) == ["accepted"]

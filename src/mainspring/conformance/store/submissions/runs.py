@@ -263,7 +263,7 @@ class RunSuite(DependencySuite):
             await finish(store, run)
         assert await store.find_runs("default", "3f8k") == [old.id]
 
-    async def test_what_somebody_typed_is_no_pattern(self, store: Store, clock: ManualClock) -> None:
+    async def test_a_typed_prefix_is_no_pattern(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))
         for typed in ("%", "_", "*", "?", "[a-z]", "'", "zzzz"):
             assert await store.find_runs("default", typed) == [], typed

@@ -46,7 +46,7 @@ Mark = tuple[Instant, int]
 """Due time and seq of the last run that was found in a place."""
 
 
-class Place(NamedTuple):
+class IndexRange(NamedTuple):
     """Where runs wait: one range of the index of claimable runs."""
 
     namespace: str
@@ -59,7 +59,7 @@ class Place(NamedTuple):
 class Look(NamedTuple):
     """The result of a search for due runs."""
 
-    places: Sequence[Place]
+    places: Sequence[IndexRange]
     rows: Sequence[Record]
     """The best runs that were found, best first, locked."""
     full: bool
@@ -80,11 +80,11 @@ class Marks:
     """
 
     def __init__(self) -> None:
-        self._marks: dict[Place, Mark] = {}
+        self._marks: dict[IndexRange, Mark] = {}
         self._from: Instant = 0
         self._until: Instant = 0
 
-    def of(self, places: Sequence[Place], now: Instant) -> list[Mark] | None:
+    def of(self, places: Sequence[IndexRange], now: Instant) -> list[Mark] | None:
         """Where to begin now; None for a full search."""
         if not self._from <= now < self._until:
             return None
@@ -244,9 +244,9 @@ def look_columns(worker: Worker) -> tuple[list[object], ...]:
     return _columns(_places(worker), None)[:3]
 
 
-def _places(worker: Worker) -> list[Place]:
+def _places(worker: Worker) -> list[IndexRange]:
     return [
-        Place(worker.namespace, queue, region, priority, worker.tasks)
+        IndexRange(worker.namespace, queue, region, priority, worker.tasks)
         for priority, queue, region in product(worker.priorities, worker.queues, worker.regions)
     ]
 
@@ -258,7 +258,7 @@ def _search_time(took: Duration, found: int) -> Duration:
 
 
 def _question(
-    places: Sequence[Place],
+    places: Sequence[IndexRange],
     marks: Sequence[Mark] | None,
     worker: Worker,
     now: Instant,
@@ -271,13 +271,13 @@ def _question(
     return (*_columns(places, marks), worker.namespace, now, worker.tasks, limit, most, now + ahead)
 
 
-def _lanes(places: Sequence[Place], ordering: Ordering) -> int:
+def _lanes(places: Sequence[IndexRange], ordering: Ordering) -> int:
     """Within a priority, all queues and regions are searched before the best runs are known. The next priority is
     searched only if there are too few."""
     return len(places) if ordering != "strict" else len(places) // len({place.priority for place in places})
 
 
-def _columns(places: Sequence[Place], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:
+def _columns(places: Sequence[IndexRange], marks: Sequence[Mark] | None) -> tuple[list[object], ...]:
     marks = marks or [_START] * len(places)
     return (
         [place.queue for place in places],

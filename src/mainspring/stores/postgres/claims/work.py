@@ -11,7 +11,7 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Event, LogLine, Progress, TaskNotice, Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.text import clean
-from mainspring.store import Audit, Outlook, Renewal, Standing
+from mainspring.store import Audit, Outlook, Renewal, StandingClaim
 from mainspring.stores.postgres.claims.claim import Claims, look_columns
 from mainspring.stores.postgres.ends.reports import hand_back
 from mainspring.stores.postgres.history.trail import audited
@@ -27,7 +27,7 @@ _notice = msgspec.json.Decoder(TaskNotice).decode
 _pools = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 
 
-class Work:
+class Claiming:
     """See `store.WorkStore`."""
 
     _db: Database
@@ -75,8 +75,8 @@ class Work:
     ) -> list[Claim]:
         return await self._claims.take(worker, limit, ttl, ordering, ahead)
 
-    def stand(self, standing: Standing | None) -> None:
-        self._offers.stand(standing)
+    def leave_claim(self, standing: StandingClaim | None) -> None:
+        self._offers.leave_claim(standing)
 
     async def next_due(self, worker: Worker) -> Instant | None:
         return await self._claims.next_due(worker)

@@ -1,4 +1,4 @@
-"""Retention, in steps: each kind of row in a transaction of its own, so that none delays the others."""
+"""Retention, in steps: each kind of row in its own transaction, so that none delays the others."""
 
 from __future__ import annotations
 

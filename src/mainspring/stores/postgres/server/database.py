@@ -2,7 +2,7 @@
 nothing of it happened.
 
 The store is used from several event loops (the services' own, the user's), and a connection belongs to one: each loop
-has a pool of its own.
+has its own pool.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from mainspring.stores.postgres.server.clock import GivenClock, ServerClock, Sto
 from mainspring.stores.postgres.server.connection import IDLE_TIMEOUT_S, Connection, Server, connect, prepare
 from mainspring.stores.postgres.server.errors import explain
 from mainspring.stores.postgres.server.listener import Listener
-from mainspring.stores.postgres.server.pool import Bounds, Pool, Waiting
+from mainspring.stores.postgres.server.pool import Bounds, ConnectionPool, Waiting
 from mainspring.stores.postgres.submissions.handover import Handover
 from mainspring.stores.sql import load_queries
 
@@ -120,7 +120,7 @@ _LIMITS = Limits()
 class Database:
     """The server. `write` and `read` run work in a transaction each; writes are durable when they return."""
 
-    herald: Callable[[Sequence[NewRun]], None] | None = None
+    on_accepted: Callable[[Sequence[NewRun]], None] | None = None
     """Announces submissions in place of this database: see `submissions`."""
     schedulers: tuple[float, Sequence[str]] = (-math.inf, ())
     """The holder of the scheduler's lease at a monotonic instant, as the last query of an idle worker returned it."""
@@ -132,7 +132,7 @@ class Database:
         self.monotonic = clock.monotonic
         self.handover = Handover(clock.monotonic)
         self._limits = limits
-        self._pools: dict[asyncio.AbstractEventLoop, Pool] = {}
+        self._pools: dict[asyncio.AbstractEventLoop, ConnectionPool] = {}
         self._closed = False
         direct = listen or (None if server.pooled else server.url)
         self.listener = Listener(direct)
@@ -258,7 +258,7 @@ class Database:
         if pool is not None:
             await pool.close()
 
-    def _pool(self) -> Pool:
+    def _pool(self) -> ConnectionPool:
         loop = asyncio.get_running_loop()
         pool = self._pools.get(loop)
         if pool is None:
@@ -266,7 +266,7 @@ class Database:
                 raise StoreUnavailable(f"{self.server.shown} has been closed by this program")
             for ended in [other for other in self._pools if other.is_closed()]:
                 del self._pools[ended]
-            pool = self._pools[loop] = Pool(lambda: connect(self.server), self._limits.pool, self.waiting)
+            pool = self._pools[loop] = ConnectionPool(lambda: connect(self.server), self._limits.pool, self.waiting)
         return pool
 
     async def _try(
@@ -338,7 +338,7 @@ class Database:
             raise StoreError("a transaction was undone because of an error in it that was passed over")
         return answer
 
-    async def _recover(self, pool: Pool, connection: Connection, error: BaseException) -> None:
+    async def _recover(self, pool: ConnectionPool, connection: Connection, error: BaseException) -> None:
         """Reset the connection for its next use, or close it if its state is unknown."""
         lost = connection.is_closed() or isinstance(error, _NotBegun | asyncpg.InternalClientError)
         if lost or getattr(error, "sqlstate", "") == "25006":

@@ -28,7 +28,7 @@ from mainspring.process.eventloop import new_loop
 from mainspring.process.urls import show_url
 from mainspring.stores.postgres.server.connection import CONNECT_TIMEOUT_S, Connection, close_quietly, is_pooled
 from mainspring.stores.postgres.server.errors import DRIVER_ERRORS
-from mainspring.stores.postgres.server.pool import Pool
+from mainspring.stores.postgres.server.pool import ConnectionPool
 
 log = logging.getLogger("mainspring")
 
@@ -160,7 +160,7 @@ class Listener:
         self._paid_until = max(self._paid_until, now) + GAP_S
         return True
 
-    def publish(self, pool: Pool) -> None:
+    def publish(self, pool: ConnectionPool) -> None:
         """Notify other processes: at once, unless the last notification is very recent."""
         if not self._publishing:
             self._publishing = True
@@ -172,7 +172,7 @@ class Listener:
         if task.cancelled():
             self._publishing = False  # Its loop ended before it had begun.
 
-    async def _tell(self, pool: Pool) -> None:
+    async def _tell(self, pool: ConnectionPool) -> None:
         wait = self._paid_until - LENIENCE_S - time.monotonic()
         if wait > 0:
             await asyncio.sleep(wait)

@@ -69,7 +69,7 @@ class _Loan(msgspec.Struct):
     reported: bool = False
 
 
-class Pool:
+class ConnectionPool:
     """Connections are opened when they are needed, and kept. Belongs to the event loop on which it is created."""
 
     def __init__(self, connect: Callable[[], Awaitable[Connection]], bounds: Bounds, waiting: Waiting) -> None:

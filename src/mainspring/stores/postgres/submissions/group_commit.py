@@ -89,7 +89,7 @@ class GroupCommit:
             for _, answer in submissions:
                 _refuse(answer, error)
         except MainspringError:
-            # One of them cannot be accepted: which one shows when each has a transaction of its own.
+            # One of them cannot be accepted: which one shows when each has its own transaction.
             for runs, answer in submissions:
                 await self._accept_alone(runs, answer)
         else:

@@ -27,7 +27,7 @@ from mainspring.core.instants import SECOND, Duration
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Claim, Worker
 from mainspring.errors import MainspringError
-from mainspring.store import Outlook, Standing
+from mainspring.store import Outlook, StandingClaim
 from mainspring.stores.postgres.server.database import Database
 from mainspring.stores.postgres.server.errors import DRIVER_ERRORS
 from mainspring.stores.sql import load_queries
@@ -61,8 +61,8 @@ class Offers:
 
     def __init__(self, db: Database) -> None:
         self._db = db
-        self._standing: Standing | None = None
-        self._last: Standing | None = None
+        self._standing: StandingClaim | None = None
+        self._last: StandingClaim | None = None
         """The receivers of runs that arrive: a run may be under way when an offer is withdrawn."""
         self._out: tuple[str, str] | None = None
         """The worker whose offer is with the server, and the address at which it listens."""
@@ -75,8 +75,8 @@ class Offers:
         db.listener.on_hand = self._handed
         db.listener.on_address = self._have_address
 
-    def stand(self, standing: Standing | None) -> None:
-        """See `WorkStore.stand`. On the worker's loop."""
+    def leave_claim(self, standing: StandingClaim | None) -> None:
+        """See `WorkStore.leave_claim`. On the worker's loop."""
         self._loop = asyncio.get_running_loop()
         if standing is None:
             if self._standing is not None:
@@ -90,7 +90,7 @@ class Offers:
                 self._db.listener.keep_address(True)
             self._look()
 
-    def _forget(self, standing: Standing) -> None:
+    def _forget(self, standing: StandingClaim) -> None:
         """The worker has claimed from the store for long, and has not offered again."""
         if self._standing is standing:
             self._standing = None
@@ -129,7 +129,7 @@ class Offers:
             self._saying = None
         self._look()  # The offer may have changed meanwhile.
 
-    async def _offer(self, standing: Standing) -> None:
+    async def _offer(self, standing: StandingClaim) -> None:
         worker, address, now = standing.worker, self._db.listener.address, self._db.monotonic()
         if address is None:
             return

@@ -63,7 +63,7 @@ def _choose(runs: Sequence[NewRun], db: Database, now: Instant, audited: bool) -
         return Path.STATEMENT
     if _may_be_handed(runs[0], now) and db.handover.is_worth_it():
         return Path.HAND_OVER
-    if db.herald is not None:
+    if db.on_accepted is not None:
         return Path.CALL_BACK
     # Submissions in quick succession do not notify one by one: that would cost more than the insert.
     return Path.NOTIFY if db.may_tell() else Path.QUIET

@@ -36,8 +36,8 @@ async def accept(db: Database, runs: Sequence[NewRun], audit: Audit[list[str]] |
         case Path.TRANSACTION:
             work = audited(lambda tx: submit(tx, runs), audit)
             ids = await db.write(work, patient=True)  # Its deadline is the caller's.
-            if db.herald is not None:
-                db.herald(runs)
+            if db.on_accepted is not None:
+                db.on_accepted(runs)
             return ids
         case Path.STATEMENT:
             await _accept_by_statement(db, runs)
@@ -134,9 +134,9 @@ async def _accept_by_statement(db: Database, runs: Sequence[NewRun]) -> None:
 
 
 async def _accept_and_notify(db: Database, run: NewRun, path: Path) -> None:
-    """Workers are woken before the commit is durable: by the server, or, with a herald, by this process. A quiet
-    submission wakes them after it."""
-    heard = partial(db.herald, [run]) if path is Path.CALL_BACK and db.herald is not None else None
+    """Workers are woken before the commit is durable: by the server or, if the store has a listener, by this process. A
+    quiet submission wakes them after it."""
+    heard = partial(db.on_accepted, [run]) if path is Path.CALL_BACK and db.on_accepted is not None else None
     channel = {Path.NOTIFY: CHANNEL, Path.QUIET: ""}.get(path)
     await db.alone(_Q["accept_run"], *_values(run, db.clock.now()), channel, "", None, False, heard=heard)
     if path is Path.QUIET:
@@ -160,7 +160,7 @@ async def _hand_over(db: Database, run: NewRun) -> None:
 
 
 def _tell(db: Database, runs: Sequence[NewRun]) -> None:
-    db.announce() if db.herald is None else db.herald(runs)
+    db.announce() if db.on_accepted is None else db.on_accepted(runs)
 
 
 def _values(run: NewRun, now: Instant) -> tuple[object, ...]:

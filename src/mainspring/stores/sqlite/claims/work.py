@@ -13,7 +13,7 @@ from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, T
 from mainspring.core.runs.outcome import is_suspect, too_late
 from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
 from mainspring.core.text import clean
-from mainspring.store import Audit, Outlook, Renewal, Standing
+from mainspring.store import Audit, Outlook, Renewal, StandingClaim
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.queues import without_paused
 from mainspring.stores.sqlite.ends.endings import end_unstarted
@@ -48,7 +48,7 @@ Candidate = tuple[int, int, int]
 """Rank (or what orders like it), seq, and whether it is special."""
 
 
-class Work:
+class Claiming:
     """See `store.WorkStore`."""
 
     _db: Database
@@ -86,7 +86,7 @@ class Work:
             lambda tx: _claim(tx, worker, limit, ttl, ordering, ahead), promised=False, quick=True, takes_in=True
         )
 
-    def stand(self, standing: Standing | None) -> None:
+    def leave_claim(self, standing: StandingClaim | None) -> None:
         if standing is None or standing.limit <= 0:
             self._db.standing = None
             return

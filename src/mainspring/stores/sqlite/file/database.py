@@ -55,7 +55,7 @@ BULK_PER_S = 1_000
 
 MEMORY = ":memory:"
 
-Standing = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
+LeftClaim = tuple[Callable[[Transaction], list[Claim]], Callable[[Sequence[Claim], float], None]]
 """How to make a claim for a waiting worker, and how to hand it the result."""
 
 
@@ -83,7 +83,7 @@ class Database:
         """Whether the last process to close the file may make a checkpoint: see `unsynced`."""
         self._writing, self._reading = threading.Lock(), threading.Lock()
         self._fairness = Fairness()
-        self.standing: Standing | None = None
+        self.standing: LeftClaim | None = None
         self._accepted = 0
         """How many rows this process has put into the inbox since it last took them in."""
         self._threads: list[threading.Thread] = []
@@ -171,7 +171,7 @@ class Database:
             raise StoreUnavailable(f"not done within {within_s:.3g} s, so given up: {why}") from None
 
     async def accept(self, query: str, row: Sequence[object]) -> bool:
-        """Put one row into the inbox, in a commit of its own on the calling thread. False if that cannot be done now,
+        """Put one row into the inbox, in its own commit on the calling thread. False if that cannot be done now,
         and nothing was written: then it goes the way of all work."""
         self._check_open()
         loop = asyncio.get_running_loop()
@@ -199,7 +199,7 @@ class Database:
         self._accepted += 1
         return False
 
-    def _accept_and_claim(self, query: str, row: Sequence[object], standing: Standing) -> bool:
+    def _accept_and_claim(self, query: str, row: Sequence[object], standing: LeftClaim) -> bool:
         """Accept a run and give it at once to the worker that has left a claim here. False, and nothing is written, if
         it cannot be given."""
         claim, take = standing
@@ -223,7 +223,7 @@ class Database:
         return bool(claims)
 
     async def _keep(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Sync: in the thread for that where a worker of ours listens, since it may start meanwhile on this very loop
+        """Sync: in the thread for that if a worker here listens, since it may start meanwhile on this very loop
         what was submitted, and here otherwise."""
         if self._wal_sync is not None and self._listeners:
             await self._wal_sync.ask()

@@ -27,7 +27,7 @@ POSSIBLE = hasattr(os, "fdatasync")
 
 
 class WalSync:
-    """The log of one open database. A thread of its own may `serve` those whose loops have other things to do."""
+    """The log of one open database. Its own thread may `serve` those whose loops have other things to do."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -1,5 +1,5 @@
 """The store that a cluster works on, and what is done to it: nothing to a file or to a foreign server; everything
-to a PostgreSQL server of our own, behind a wire of our own."""
+to a PostgreSQL server behind a proxy, both started here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Backing:
 
     @property
     def shareable(self) -> bool:
-        """Whether the store has a clock of its own, so that those of processes may differ."""
+        """Whether the store has its own clock, so that those of processes may differ."""
         return self.url.startswith(_SCHEMES)
 
     async def start(self) -> None:
@@ -51,7 +51,7 @@ class Backing:
 
 
 class OwnServer(Backing):
-    """A database on a server of our own. A server that is given outlives this; one that is not, does not."""
+    """A database on a server that the driver starts. One that is given outlives this."""
 
     def __init__(self, random: Random, server: Postgres | None = None, database: str | None = None) -> None:
         self.server = server or Postgres()
@@ -122,4 +122,4 @@ class OwnServer(Backing):
 SERVER_FAULTS: Final = frozenset(
     name[1:].replace("_", " ") for name in vars(OwnServer) if name.startswith("_") and name[1].isalpha()
 )
-"""What can be done to a server of our own, and to the wire before it."""
+"""What can be done to a server that the driver started, and to the proxy before it."""

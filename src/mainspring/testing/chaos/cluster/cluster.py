@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from mainspring.testing.chaos.cluster.backing import SERVER_FAULTS, Backing
 from mainspring.testing.chaos.cluster.faults import Fault
-from mainspring.testing.chaos.cluster.processes import Place
+from mainspring.testing.chaos.cluster.processes import ProcessSlot
 from mainspring.testing.chaos.inside.recording import SUFFIX
 from mainspring.testing.checking.stories.stories import PAUSE
 from mainspring.testing.history import Record, load
@@ -32,7 +32,7 @@ Note = Callable[..., None]
 class Cluster:
     """`note` writes a fault into the history, `show` prints it."""
 
-    def __init__(self, folder: Path, places: Sequence[Place], backing: Backing, note: Note, show: Show) -> None:
+    def __init__(self, folder: Path, places: Sequence[ProcessSlot], backing: Backing, note: Note, show: Show) -> None:
         self._folder = folder
         self.places = places
         self._backing = backing
@@ -66,7 +66,7 @@ class Cluster:
                 self._show(f"{place.actor} ended by itself")
                 place.start()
 
-    def _may_give_up(self, place: Place) -> bool:
+    def _may_give_up(self, place: ProcessSlot) -> bool:
         """A process that finds no store at its start says so and ends; once it works, it may not."""
         works = any(record.actor == place.actor for record in self._recorded(place.name, "claim"))
         return self._backing.troubled_until > place.began and not works
@@ -101,7 +101,7 @@ class Cluster:
         async with self._at_the_store:  # One thing at a time: what mends one would mend the other.
             await self._backing.suffer(fault.kind, fault.length_s)
 
-    def _free(self) -> list[Place]:
+    def _free(self) -> list[ProcessSlot]:
         return [place for place in self.places if not place.busy and place.alive]
 
     async def _strike_leader(self, fault: Fault) -> None:
@@ -119,7 +119,7 @@ class Cluster:
         terms = [(record.term or 0, record.actor) for record in self._recorded("up-", "term")]
         return max(terms, default=None)
 
-    def who_began(self, run_id: str) -> Place | None:
+    def who_began(self, run_id: str) -> ProcessSlot | None:
         """Where a run is being executed, or was last."""
         starts = [record for record in self._recorded("", "start") if record.run == run_id]
         return self.place_of(max(starts, key=lambda record: record.store).actor) if starts else None
@@ -133,11 +133,11 @@ class Cluster:
         for path in self._folder.glob(f"{actors}*{SUFFIX}"):
             yield from load(line for line in path.read_bytes().splitlines(keepends=True) if mark in line)
 
-    def place_of(self, actor: str) -> Place:
+    def place_of(self, actor: str) -> ProcessSlot:
         """The place of a process, or of one that has ended."""
         return next(place for place in self.places if place.name == actor.partition(".")[0])
 
-    async def do(self, fault: Fault, place: Place) -> None:
+    async def do(self, fault: Fault, place: ProcessSlot) -> None:
         """Do it to one process, and put another in its place if it ended."""
         self.note(fault, place)
         place.busy = True
@@ -155,7 +155,7 @@ class Cluster:
         place.start()
         place.busy = False
 
-    async def _drain(self, place: Place) -> None:
+    async def _drain(self, place: ProcessSlot) -> None:
         if (wrong := await asyncio.to_thread(place.stop)) is not None:
             self.troubles.append(wrong)
 
@@ -186,7 +186,7 @@ class Cluster:
             place.start()
             place.busy = False
 
-    def note(self, fault: Fault, place: Place | None = None) -> None:
+    def note(self, fault: Fault, place: ProcessSlot | None = None) -> None:
         """Count it, and write it down."""
         self.happened[fault.kind] += 1
         self._note(PAUSE if fault.kind.startswith("stop") else fault.kind, "" if place is None else place.actor)

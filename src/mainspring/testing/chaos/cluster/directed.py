@@ -18,7 +18,7 @@ from mainspring.sdk.app import Mainspring
 from mainspring.testing.chaos.cluster.backing import SERVER_FAULTS, Backing
 from mainspring.testing.chaos.cluster.cluster import Cluster
 from mainspring.testing.chaos.cluster.faults import Fault
-from mainspring.testing.chaos.cluster.processes import Place
+from mainspring.testing.chaos.cluster.processes import ProcessSlot
 from mainspring.testing.chaos.inside.halts import ANY, Halts
 
 T = TypeVar("T")
@@ -97,7 +97,7 @@ class Director:
         await asyncio.sleep(ANSWER_S)
         await self._wake(new)
 
-    async def _halted(self, call: str, about: str) -> Place:
+    async def _halted(self, call: str, about: str) -> ProcessSlot:
         """The next one that is about to make a call, standing still."""
         self._halts.ask(call, about)
         try:
@@ -109,7 +109,7 @@ class Director:
         self._cluster.note(Fault(0.0, f"stop before {call}", 0, 0.0), place)
         return place
 
-    async def _wake(self, place: Place) -> None:
+    async def _wake(self, place: ProcessSlot) -> None:
         place.send(signal.SIGCONT)
         place.busy = False
 

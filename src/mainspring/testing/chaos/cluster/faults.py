@@ -46,7 +46,7 @@ SERVER_RATES: Final = MappingProxyType(
         "replace wire": (0.7, 0.5, 3.0),
     }
 )
-"""The rates of faults of a PostgreSQL server of our own, and of the connection to it."""
+"""The rates of faults of a PostgreSQL server that the driver starts, and of the connection to it."""
 
 
 def plan_faults(seed: int, seconds: float, rates: Mapping[str, tuple[float, float, float]] = RATES) -> list[Fault]:

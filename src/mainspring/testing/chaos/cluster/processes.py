@@ -32,7 +32,7 @@ def command(role: Role, longest_s: float) -> list[str]:
     return [sys.executable, "-m", "mainspring", role, _APP, "--quiet", "--for", f"{longest_s:.0f}s", *_NO_API[role]]
 
 
-class Place:
+class ProcessSlot:
     """One process after the other, under one name."""
 
     def __init__(

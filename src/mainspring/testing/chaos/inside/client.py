@@ -122,7 +122,7 @@ class Client:
         await self._insist(lambda: app.jobs.resume(name))
 
     async def _edit(self) -> None:
-        """A job of its own: those that the program declares, the next start would make what they were."""
+        """Its own job: those that the program declares, the next start would make what they were."""
         name = f"{orders.actor}-job"
         if await self._insist(lambda: app.jobs.add(name, every("2s"), task="quick")) is not None:
             return

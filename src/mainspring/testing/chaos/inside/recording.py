@@ -23,11 +23,11 @@ from mainspring.core.planning.plans import Plan
 from mainspring.errors import Conflict, InvalidInput, MainspringError, NotFound, TermPassed
 from mainspring.sdk.app import Mainspring
 from mainspring.services.store_layers import StoreLayer
-from mainspring.store import Renewal, Standing, Store
+from mainspring.store import Renewal, StandingClaim, Store
 from mainspring.testing.chaos.inside.halts import Halts
 from mainspring.testing.checking.stories.stories import PAUSE
 from mainspring.testing.history import History, Record, load_files
-from mainspring.testing.simulation.ports.scribe import GIVING_BACK, Call, Scribe, as_json, claims_in
+from mainspring.testing.simulation.ports.scribe import GIVING_BACK, Scribe, SeenCall, as_json, claims_in
 
 SUFFIX: Final = ".jsonl"
 REFUSALS: Final = (TermPassed, Conflict, NotFound, InvalidInput)
@@ -54,7 +54,7 @@ CALLS: Final = (
 
 
 class Journal(History):
-    """A history in a file of its own, opened to append, each line one `write`.
+    """A history in its own file, opened to append, each line one `write`.
 
     What was written is the kernel's: killing the writer takes none of it back, and cuts at most its last line short.
     """
@@ -102,13 +102,13 @@ class Recorder(Scribe):
         await self._hear(store, name, self._call(asked.stamp["sent"], args, options, answered=True), answer)
         return answer
 
-    def stand(self, store: Store, standing: Standing | None) -> None:
+    def leave_claim(self, store: Store, standing: StandingClaim | None) -> None:
         """Leave a standing claim with the store. What it grants is recorded before the worker gets it."""
         if standing is not None:
             standing = standing._replace(take=partial(self._taken, standing))
-        store.stand(standing)
+        store.leave_claim(standing)
 
-    def _taken(self, standing: Standing, claims: Sequence[Claim], sent_at: float) -> None:
+    def _taken(self, standing: StandingClaim, claims: Sequence[Claim], sent_at: float) -> None:
         sent = self._next_sent(claims[0].claimed_until - standing.ttl)
         self._claim(self._call(sent, standing[:-1], {}, answered=True), claims)
         standing.take(claims, sent_at)
@@ -122,11 +122,11 @@ class Recorder(Scribe):
     def _stand_still(self) -> None:
         self.write("fault", self.actor, self._clock, name=PAUSE)
 
-    def _call(self, sent: Instant, args: Any, options: Any, *, answered: bool) -> Call:
+    def _call(self, sent: Instant, args: Any, options: Any, *, answered: bool) -> SeenCall:
         stamp = self.stamp(self._clock) | {"sent": sent}
-        return Call(self.actor, stamp, args, options, answered)
+        return SeenCall(self.actor, stamp, args, options, answered)
 
-    async def _expect(self, store: Store, name: str, call: Call) -> None:
+    async def _expect(self, store: Store, name: str, call: SeenCall) -> None:
         """What will have happened if this process is killed now and the request arrives. A claim or a term cannot be
         known beforehand: one whose reply is lost is never used."""
         match name:
@@ -149,7 +149,7 @@ class Recorder(Scribe):
                 job = await store.get_job(call.args[0], call.args[1])
                 self._add("trigger", call, job_id=job.id, job=job.name, key=call.args[2])
 
-    async def _hear(self, store: Store, name: str, call: Call, answer: Any) -> None:
+    async def _hear(self, store: Store, name: str, call: SeenCall, answer: Any) -> None:
         if name in GIVING_BACK:
             # Of some that went back and some that were lost, the answer does not say which.
             claims = claims_in(name, call.args)
@@ -163,7 +163,7 @@ class Recorder(Scribe):
         else:
             self._on_answer[name](call, answer)
 
-    def _renew(self, call: Call, renewal: Renewal) -> None:
+    def _renew(self, call: SeenCall, renewal: Renewal) -> None:
         """Record that a claim was prolonged from an instant after the renewal was sent."""
         claims: Collection[tuple[str, int]] = renewal.held
         worker: Worker = call.args[0]
@@ -185,7 +185,7 @@ class _Recorded(StoreLayer):
         self.bare = store
         for name in CALLS:
             setattr(self, name, partial(recorder.call, store, name))
-        self.stand = partial(recorder.stand, store)
+        self.leave_claim = partial(recorder.leave_claim, store)
 
 
 class RecordedApp(Mainspring):

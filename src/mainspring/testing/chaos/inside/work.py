@@ -100,7 +100,7 @@ def blocking() -> int:
 
 @app.task
 def apart() -> int:
-    """With a timeout it gets a process of its own, which can be killed."""
+    """With a timeout it gets its own process, which can be killed."""
     with ledger.noted():
         time.sleep(_length_s(TASKS["slow"]))
     return 1

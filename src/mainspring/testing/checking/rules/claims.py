@@ -15,7 +15,7 @@ from mainspring.testing.history import Record
 
 
 def tokens_grow(stories: Stories) -> Iterator[Finding]:
-    """(4) Each claim of a run has a token of its own, greater than those before.
+    """(4) Each claim of a run has its own token, greater than those before.
 
     Not seen: the order of claims where it is not known; claims whose answers were lost, if the store itself was not
     recorded.

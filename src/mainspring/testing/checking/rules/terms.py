@@ -15,7 +15,7 @@ from mainspring.testing.history import Record
 
 
 def terms_grow_and_fence(stories: Stories) -> Iterator[Finding]:
-    """(17) Each term has a number of its own, greater than those before; and nothing is fired under a term once a later
+    """(17) Each term has its own number, greater than those before; and nothing is fired under a term once a later
     one has begun.
 
     Not seen: the order of terms and firings where it is not known; firings without a term.

@@ -107,7 +107,7 @@ PLANTED: Final = MappingProxyType(
         "a claim is not atomic": Planted(
             [
                 InQuery("work", "take", " AND state = 'pending'", ""),
-                InCode(f"{_STORE}.claims.work:Work.claim", mistakes.claim_in_two_steps),
+                InCode(f"{_STORE}.claims.work:Claiming.claim", mistakes.claim_in_two_steps),
             ],
             5,
             "calm",
@@ -117,7 +117,7 @@ PLANTED: Final = MappingProxyType(
         ),
         "lost claims are renewed": Planted(
             [
-                InCode(f"{_STORE}.claims.work:Work.renew", mistakes.renew_for_anyone),
+                InCode(f"{_STORE}.claims.work:Claiming.renew", mistakes.renew_for_anyone),
                 InCode(f"{_SERVICES}.worker.fence:Fence.lower", mistakes.nothing),
             ],
             7,

@@ -20,28 +20,28 @@ from mainspring.testing.simulation.world.clock import StoreClock
 from mainspring.testing.simulation.world.hosts import Host
 
 TAKEN_S: Final = 5.0
-"""A message without acknowledgement returns to its line this long after it was taken."""
+"""A message without acknowledgement returns to its place this long after it was taken."""
 SLIP: Final = 0.08
 """How often a loose broker loses, doubles or mixes up."""
 
 
 class _Word(NamedTuple):
-    """What is in line: a smaller rank goes first."""
+    """A message that waits: a smaller rank goes first."""
 
     rank: int
     notice: Notice
 
 
 class _Listener(NamedTuple):
-    """A subscription to lines."""
+    """A subscription to places."""
 
-    lines: frozenset[Place]
+    places: frozenset[Place]
     host: Host
     notify: Callable[[], None]
 
 
 class Post:
-    """The broker itself: its lines, and what is under way to workers. See `transports` for other kinds of brokers."""
+    """The broker itself: its places, and what is under way to workers. See `transports` for other kinds of brokers."""
 
     capabilities = Capabilities()
 
@@ -55,7 +55,7 @@ class Post:
 
     def forget(self) -> None:
         """Restart the broker without what it kept."""
-        self._lines: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
+        self._waiting: dict[Place, dict[tuple[str, int], _Word]] = defaultdict(dict)
         self._taken: dict[tuple[str, int], tuple[float, _Word]] = {}
 
     def join(self, consumer: Consumer, worker: Worker) -> None:
@@ -68,52 +68,52 @@ class Post:
         """`again`: also what is under way to a worker, as if it were another message."""
         arrived: dict[Place, None] = {}
         for notice in notices:
-            name, line = (notice.run_id, notice.token), notice.place
-            if name not in self._lines[line] and (again or name not in self._taken):
-                self._lines[line][name] = _Word(rank(notice.priority, notice.due_at, self._ordering), notice)
-                arrived[line] = None
+            name, place = (notice.run_id, notice.token), notice.place
+            if name not in self._waiting[place] and (again or name not in self._taken):
+                self._waiting[place][name] = _Word(rank(notice.priority, notice.due_at, self._ordering), notice)
+                arrived[place] = None
         self._notify(arrived)
 
     def has_words(self, worker: Worker) -> bool:
-        """Whether anything waits in the worker's lines."""
-        return any(self._lines[line] for line in places_of(worker))
+        """Whether anything waits in the worker's places."""
+        return any(self._waiting[place] for place in places_of(worker))
 
     def depth(self) -> list[Depth]:
         """How much waits where."""
-        return [Depth(place, len(words)) for place, words in self._lines.items() if words]
+        return [Depth(place, len(words)) for place, words in self._waiting.items() if words]
 
     def take(
         self, consumer: Consumer, worker: Worker, limit: int, priorities: Sequence[int], *, mixed: bool
     ) -> list[Delivery]:
-        """The best of the worker's lines; or any, `mixed` up."""
+        """The best of the worker's places; or any, `mixed` up."""
         now = self._clock.monotonic()
         for name, (until, word) in list(self._taken.items()):
             if until < now:
                 del self._taken[name]
-                self._lines[word.notice.place].setdefault(name, word)
-        words = [word for line in places_of(worker) for word in self._lines[line].values()]
+                self._waiting[word.notice.place].setdefault(name, word)
+        words = [word for place in places_of(worker) for word in self._waiting[place].values()]
         words = sorted(word for word in words if word.notice.priority in priorities)
         if mixed:
             self._random.shuffle(words)
         for word in words[:limit]:
             name = (word.notice.run_id, word.notice.token)
-            del self._lines[word.notice.place][name]
+            del self._waiting[word.notice.place][name]
             self._taken[name] = now + TAKEN_S, word
         return [Delivery(word.notice.run_id, word.notice.token, None) for word in words[:limit]]
 
     def settle(self, deliveries: Sequence[Delivery], *, back: bool) -> None:
-        """Remove messages that were claimed or refused; or put them `back` in line."""
+        """Remove messages that were claimed or refused; or put them `back` in their places."""
         for delivery in deliveries:
             name = (delivery.run_id, delivery.token)
             _, word = self._taken.pop(name, (0.0, None))
             if back and word is not None:
-                self._lines[word.notice.place].setdefault(name, word)
+                self._waiting[word.notice.place].setdefault(name, word)
 
     def extend(self, deliveries: Sequence[Delivery]) -> None:
         """Prolong messages that are still held."""
 
     def listen(self, worker: Worker, host: Host, notify: Callable[[], None]) -> Callable[[], None]:
-        """Notify of arrivals in the worker's lines, until the answer is called or the process has ended."""
+        """Notify of arrivals in the worker's places, until the answer is called or the process has ended."""
         listener = _Listener(frozenset(places_of(worker)), host, notify)
         self._listeners.append(listener)
 
@@ -126,7 +126,7 @@ class Post:
         self._listeners = [listener for listener in self._listeners if not listener.host.dead]
         loop = asyncio.get_running_loop()
         for listener in self._listeners:
-            if listener.lines.isdisjoint(arrived):
+            if listener.places.isdisjoint(arrived):
                 continue
             if self.weather.has("lost_hints") and self._random.random() < 0.3:
                 self.weather.note("lost_hints")

@@ -36,7 +36,7 @@ def as_json(value: object) -> str:
     return _encode(value).decode()
 
 
-class Call(msgspec.Struct, frozen=True):
+class SeenCall(msgspec.Struct, frozen=True):
     """One call as the store saw it."""
 
     actor: str
@@ -63,7 +63,7 @@ class Scribe:
         self._sealed = False
         self.records = 0
         """How many were written."""
-        self._on_answer: dict[str, Callable[[Call, Any], None]] = {
+        self._on_answer: dict[str, Callable[[SeenCall, Any], None]] = {
             "create_job": self._job,
             "edit_job": self._job,
             "pause_jobs": self._jobs,
@@ -80,7 +80,7 @@ class Scribe:
             "report": self._report,
             "register": self._register,
         }
-        self._on_refusal: dict[str, Callable[[Call], None]] = {
+        self._on_refusal: dict[str, Callable[[SeenCall], None]] = {
             "fire": self._fire_refused,
             "submit": self._submit_refused,
             "request_cancel": self._cancel_refused,
@@ -106,7 +106,7 @@ class Scribe:
         """Call the store, and record the answer or the refusal in the same step."""
         if name not in self.recorded:
             return await getattr(store, name)(*args, **options)
-        call = Call(actor, self.stamp(clock), args, options, answered)
+        call = SeenCall(actor, self.stamp(clock), args, options, answered)
         given = await _still_held(store, claims_in(name, args)) if name in GIVING_BACK else []
         try:
             answer = await getattr(store, name)(*args, **options)
@@ -125,7 +125,7 @@ class Scribe:
             self._on_answer[name](call, answer)
         return answer
 
-    def _add(self, what: str, call: Call, outcome: Outcome | None = None, **fields: object) -> None:
+    def _add(self, what: str, call: SeenCall, outcome: Outcome | None = None, **fields: object) -> None:
         self._put(what, {"actor": call.actor, "outcome": outcome or call.outcome, **call.stamp, **fields})
 
     def _put(self, what: str, fields: dict[str, object]) -> None:
@@ -133,27 +133,27 @@ class Scribe:
             self.records += 1
             self._history.add(what, **fields)
 
-    def _job(self, call: Call, job: Job) -> None:
+    def _job(self, call: SeenCall, job: Job) -> None:
         self._add("job", call, "ok", job_id=job.id, job=job.name, data=as_json(job))
 
-    def _jobs(self, call: Call, jobs: Sequence[Job]) -> None:
+    def _jobs(self, call: SeenCall, jobs: Sequence[Job]) -> None:
         for job in jobs:
             self._job(call, job)
 
-    def _queue(self, call: Call, paused: PausedQueue | None) -> None:
+    def _queue(self, call: SeenCall, paused: PausedQueue | None) -> None:
         self._seen["queue paused"] += paused is not None
         self._add("queue", call, name=call.args[1], state="active" if paused is None else "paused")
 
-    async def _synced(self, call: Call, store: Store, saved: Saved) -> None:
+    async def _synced(self, call: SeenCall, store: Store, saved: Saved) -> None:
         for name in (*saved.created, *saved.updated):
             self._job(call, await store.get_job(call.args[1], name))
 
-    def _term(self, call: Call, term: Term) -> None:
+    def _term(self, call: SeenCall, term: Term) -> None:
         if term not in self._terms:  # Asked again after a lost reply, the store repeats itself.
             self._terms.add(term)
             self._add("term", call, "ok", name=term.name, term=term.number)
 
-    def _fire(self, call: Call, answers: Sequence[Fired]) -> None:
+    def _fire(self, call: SeenCall, answers: Sequence[Fired]) -> None:
         plans: Sequence[Plan] = call.args[0]
         for plan, fired in zip(plans, answers, strict=True):
             if plan.job.namespace in FIRING_RATES:
@@ -170,65 +170,65 @@ class Scribe:
                     self._fired_for[firing.fire_at] += 1
                     self._seen["thundering herd"] += self._fired_for[firing.fire_at] == HERD
 
-    def _fired_by_a_tenant(self, call: Call, plan: Plan) -> None:
+    def _fired_by_a_tenant(self, call: SeenCall, plan: Plan) -> None:
         """Only how many runs, as spent from a budget: the firings themselves are too many."""
         namespace, runs = plan.job.namespace, runs_in(plan)
         if runs:
             pace = Pace(FIRING_RATES[namespace] * FIRED_AT_MOST, MINUTE)
             self._add("spend", call, name=f"fire:{namespace} by {call.actor}", count=runs, data=as_json(pace))
 
-    def _fired(self, call: Call, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
+    def _fired(self, call: SeenCall, job: Job, fire_at: int | None, outcome: Outcome | None = None) -> None:
         term: Term | None = call.args[1]
         number, name = (None, None) if term is None else (term.number, term.name)
         self._add("fire", call, outcome, job_id=job.id, job=job.name, fire_at=fire_at, term=number, name=name)
 
-    def _fire_refused(self, call: Call) -> None:
+    def _fire_refused(self, call: SeenCall) -> None:
         for plan in call.args[0]:
             for firing in plan.firings if plan.job.namespace not in FIRING_RATES else ():
                 self._fired(call, plan.job, firing.fire_at, "refused")
 
-    def _trigger(self, call: Call, firing: Any) -> None:
+    def _trigger(self, call: SeenCall, firing: Any) -> None:
         name, request_id = call.args[1], call.args[2]
         self._add("trigger", call, job_id=firing.job_id, job=name, fire_at=firing.fire_at, key=request_id)
 
-    def _submit(self, call: Call, answers: Sequence[str]) -> None:
+    def _submit(self, call: SeenCall, answers: Sequence[str]) -> None:
         runs: Sequence[NewRun] = call.args[0]
         for run, answer in zip(runs, answers, strict=True):
             if run.id != answer:
                 self._seen["idempotency key known"] += 1
             self._add("submit", call, run=answer, key=run.idempotency_key, data=as_json(run))
 
-    def _submit_refused(self, call: Call) -> None:
+    def _submit_refused(self, call: SeenCall) -> None:
         for run in call.args[0]:
             self._add("submit", call, "refused", run=run.id, key=run.idempotency_key, data=as_json(run))
 
-    def _spend(self, call: Call, allowance: Allowance) -> None:
+    def _spend(self, call: SeenCall, allowance: Allowance) -> None:
         name, cost, pace = call.args
         if not allowance.granted:
             self._seen["rate limit reached"] += 1
         outcome: Outcome | None = None if allowance.granted else "refused"
         self._add("spend", call, outcome, name=name, count=cost, data=as_json(pace))
 
-    def _cancel(self, call: Call, state: str) -> None:
+    def _cancel(self, call: SeenCall, state: str) -> None:
         self._seen[f"cancel while {'running' if state == RUNNING else 'waiting'}"] += 1
         self._add("cancel", call, run=call.args[1])
 
-    def _cancel_refused(self, call: Call) -> None:
+    def _cancel_refused(self, call: SeenCall) -> None:
         self._seen["cancel too late"] += 1
         self._add("cancel", call, "refused", run=call.args[1])
 
-    def _claim_these(self, call: Call, claims: Sequence[Claim]) -> None:
+    def _claim_these(self, call: SeenCall, claims: Sequence[Claim]) -> None:
         self._seen["delivered run claimed"] += len(claims)
         self._seen["delivery found nothing"] += len(claims) < len(call.args[1])
         self._claim(call, claims)
 
-    def _claim(self, call: Call, claims: Sequence[Claim]) -> None:
+    def _claim(self, call: SeenCall, claims: Sequence[Claim]) -> None:
         worker: Worker = call.args[0]
         for claim in claims:
             self._add("claim", call, run=claim.run_id, token=claim.token, worker=worker.id, until=claim.claimed_until,
                       attempt=claim.attempt + 1)  # fmt: skip
 
-    def _renew(self, call: Call, renewal: Renewal) -> None:
+    def _renew(self, call: SeenCall, renewal: Renewal) -> None:
         worker: Worker = call.args[0]
         claims: Collection[tuple[str, int]] = call.args[1]
         until = call.stamp["store"] + call.args[2]
@@ -237,20 +237,20 @@ class Scribe:
         if len(renewal.held) < len(claims):
             self._seen["claim passed to another"] += 1
 
-    def _report(self, call: Call, verdicts: Sequence[Verdict]) -> None:
+    def _report(self, call: SeenCall, verdicts: Sequence[Verdict]) -> None:
         reports: Sequence[Report] = call.args[0]
         for report, verdict in zip(reports, verdicts, strict=True):
             self._seen[f"report {verdict}"] += 1
             self._add("report", call, "refused" if verdict == "stale" else None, run=report.run_id, token=report.token,
                       worker=call.actor, state=report.state, data=as_json(report))  # fmt: skip
 
-    def _register(self, call: Call, _: None) -> None:
+    def _register(self, call: SeenCall, _: None) -> None:
         """Only what the worker knows of its tasks: whether it lives, the rest of the history shows."""
         worker: Worker = call.args[0]
         if worker.notices:
             self._add("worker", call, worker=worker.id, data=as_json(worker.notices))
 
-    def _handback(self, call: Call, given: Sequence[tuple[str, int]]) -> None:
+    def _handback(self, call: SeenCall, given: Sequence[tuple[str, int]]) -> None:
         for run_id, token in given:
             self._add("handback", call, run=run_id, token=token, worker=call.actor)
 

@@ -19,7 +19,7 @@ from mainspring.core.model import NewRun
 from mainspring.core.planning.plans import runs_in
 from mainspring.errors import MainspringError, StoreFailed, StoreFull, StoreUnavailable
 from mainspring.process.metrics import Metrics
-from mainspring.store import Standing, Store, Strain, SubmissionListener
+from mainspring.store import StandingClaim, Store, Strain, SubmissionListener
 from mainspring.testing.simulation.faults import Weather
 from mainspring.testing.simulation.ports.scribe import Scribe
 from mainspring.testing.simulation.world.clock import LARGEST_ERROR, ProcessClock
@@ -141,7 +141,7 @@ class Wire:
         self._hinting = False
         listener()
 
-    def stand(self, standing: Standing | None) -> None:
+    def leave_claim(self, standing: StandingClaim | None) -> None:
         """See the store port: the store is not in this process, so it makes no claim by itself."""
 
     async def close(self) -> None:

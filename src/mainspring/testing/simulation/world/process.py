@@ -14,9 +14,9 @@ from mainspring.core.model import Worker as WorkerRow
 from mainspring.errors import MainspringError, StoreFailed
 from mainspring.services.chores.chores import Chores
 from mainspring.services.node import Node
-from mainspring.services.scheduler.scheduler import Scheduler
+from mainspring.services.scheduler.scheduler import SchedulerService
 from mainspring.services.worker.broker_source import BrokerSource
-from mainspring.services.worker.worker import Worker
+from mainspring.services.worker.worker import WorkerService
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.faults import Weather
@@ -106,13 +106,13 @@ class Process:
                 await self.clock.sleep(0.5)
         self.ready = True
 
-    def _build_scheduler(self, random: Random, broker: Courier | None) -> Scheduler | None:
+    def _build_scheduler(self, random: Random, broker: Courier | None) -> SchedulerService | None:
         if not self._schedules:
             return None
         around = (self._settings, self.clock, random)
-        return Scheduler(self.wire.as_store, self.lease, self.actor, *around, broker=broker)
+        return SchedulerService(self.wire.as_store, self.lease, self.actor, *around, broker=broker)
 
-    def _build_chores(self, random: Random, scheduler: Scheduler | None) -> Chores:
+    def _build_chores(self, random: Random, scheduler: SchedulerService | None) -> Chores:
         around = (self._settings, self.clock, random)
         if scheduler is None:
             return Chores(self.wire.as_store, self.actor, *around)
@@ -134,7 +134,7 @@ class Process:
         worker = self._build_worker(store, source)
         return Node(store, scheduler, worker, chores, courier, source, on_failed=self._die_of_loop)
 
-    def _build_worker(self, store: Store, source: BrokerSource | None) -> Worker | None:
+    def _build_worker(self, store: Store, source: BrokerSource | None) -> WorkerService | None:
         if not self.works:
             return None
         settings = self._settings
@@ -144,7 +144,7 @@ class Process:
             notices=() if self.is_old is None else describe_tasks(old=self.is_old),
         )  # fmt: skip
         random = Random(f"{self._around.seed}:worker:{self.actor}")
-        return Worker(
+        return WorkerService(
             store, row, lambda _: self._executor, self._around.loop, settings, self.clock, random,
             lambda: self._die_of("unstoppable work"), source=source,
         )  # fmt: skip
