@@ -152,6 +152,14 @@ tests:
         values: '7x20'
       - series: 'mainspring_workers{namespace="default", state="alive", instance="b"}'
         values: '7x20'
+      - series: 'mainspring_queue_depth{namespace="default", queue="mail", region="eu", priority="5", instance="a"}'
+        values: '7x20'
+      - series: 'mainspring_queue_depth{namespace="default", queue="mail", region="eu", priority="5", instance="b"}'
+        values: '7x20'
+      - series: 'mainspring_queue_depth{namespace="default", queue="video", region="eu", priority="5", instance="a"}'
+        values: '5x20'
+      - series: 'mainspring_retries_total{instance="a"}'
+        values: '0+3x20'
       - series: 'mainspring_run_seconds_bucket{le="1", instance="a"}'
         values: '0+10x20'
       - series: 'mainspring_run_seconds_bucket{le="+Inf", instance="a"}'
@@ -159,7 +167,9 @@ tests:
     promql_expr_test:
       - expr: rate(jobs_processed_total{status="completed"}[5m]) * 60
         eval_time: 15m
-        exp_samples: [{labels: '{status="completed"}', value: 90}]
+        exp_samples:
+          - {labels: '{instance="a", status="completed"}', value: 60}
+          - {labels: '{instance="b", status="completed"}', value: 30}
       - expr: sum(rate(jobs_processed_total{status="failed"}[5m])) / sum(rate(jobs_processed_total[5m]))
         eval_time: 15m
         exp_samples: [{labels: '{}', value: 0.1}]
@@ -168,5 +178,25 @@ tests:
         exp_samples: [{labels: 'jobs_workers_active{namespace="default"}', value: 7}]
       - expr: histogram_quantile(0.99, rate(jobs_duration_bucket[5m]))
         eval_time: 15m
-        exp_samples: [{labels: '{}', value: 0.99}]
+        exp_samples: [{labels: '{instance="a"}', value: 0.99}]
+      - expr: job_queue_depth
+        eval_time: 15m
+        exp_samples: [{labels: 'job_queue_depth{namespace="default"}', value: 12}]
+      - expr: jobs_retried_total
+        eval_time: 15m
+        exp_samples: [{labels: 'jobs_retried_total{instance="a"}', value: 45}]
+      - expr: job_lock_acquisition_total{success="false"}
+        eval_time: 15m
+        exp_samples: [{labels: 'job_lock_acquisition_total{success="false"}', value: 0}]
+  # A process restarts at minute 11: its counter begins again, and no rate may take the others' counts for new ones.
+  - interval: 1m
+    input_series:
+      - series: 'mainspring_runs_finished_total{state="succeeded", instance="a"}'
+        values: '1000000+60x20'
+      - series: 'mainspring_runs_finished_total{state="succeeded", instance="b"}'
+        values: '5000+30x10 0+30x10'
+    promql_expr_test:
+      - expr: sum(rate(jobs_processed_total[5m])) * 60 < bool 95
+        eval_time: 13m
+        exp_samples: [{labels: '{}', value: 1}]
 """

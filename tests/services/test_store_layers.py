@@ -10,7 +10,8 @@ from stage import FaultyStore, JumpingClock
 
 from mainspring.api.load.guard import Guard
 from mainspring.api.load.guarded_store import GuardedStore
-from mainspring.conformance.store.samples import a_run, submit
+from mainspring.conformance.store.samples import a_run, a_worker, another_try, options, submit
+from mainspring.core.instants import MINUTE, SECOND
 from mainspring.errors import StoreUnavailable
 from mainspring.services.store_layers import MeasuredStore, StoreLayer
 from mainspring.settings import Settings
@@ -75,6 +76,19 @@ async def test_what_a_measured_store_counts_is_counted_once_however_it_is_layere
     await submit(guarded, a_run(clock), a_run(clock))
     assert guarded.metrics is counted.metrics is store.metrics
     assert counted.metrics.counts["submissions", ""] == 2
+
+
+async def test_runs_that_fail_with_their_workers_and_retries_are_counted(
+    store: SqliteStore, clock: JumpingClock
+) -> None:
+    counted = MeasuredStore(store)
+    await submit(counted, a_run(clock, options=options(max_losses=0)), a_run(clock))
+    _, failing = await counted.claim(a_worker(), 2, SECOND, "strict")
+    assert await counted.report([another_try(failing)]) == ["accepted"]
+    clock.advance(2 * SECOND)
+    await counted.recover(MINUTE, 10)
+    counts = counted.metrics.counts
+    assert (counts["runs_lost", ""], counts["runs_finished", "failed"], counts["retries", ""]) == (1, 1, 1)
 
 
 async def test_a_layer_passes_on_what_a_store_loses(store: SqliteStore, clock: JumpingClock) -> None:

@@ -54,6 +54,8 @@ class Reaped(msgspec.Struct, frozen=True):
     """Whether nothing runs, waits at a gate, or must begin by some instant. A store may leave it False."""
     moved: int = 0
     """How many runs moved to another region."""
+    ended: tuple[State, ...] = ()
+    """The final states of those lost runs that do not run again."""
 
 
 Delay = Literal["1m", "10m", "1h", "1d"]

@@ -23,6 +23,7 @@ COUNTED = {
     "duplicates": ("kind", "What came twice, or too late, and changed nothing"),
     "attempts": ("outcome", "Attempts whose result this process recorded"),
     "runs_finished": ("state", "Runs that this process brought to their final state"),
+    "retries": ("", "Attempts after whose failure the run waits for another attempt"),
     "runs_lost": ("", "Runs that this process found lost by their worker"),
     "runs_shed": ("", "Runs that were skipped under pressure"),
     "hurried": ("", "Runs and jobs that did not wait for what they follow, under pressure"),

@@ -16,7 +16,7 @@ from mainspring.core.instants import Duration
 from mainspring.core.model import Claim, FiringOutcome, Hold, NewRun, Report, Term, Worker
 from mainspring.core.planning.plans import Plan, PlannedFiring
 from mainspring.core.runs.priority import Ordering
-from mainspring.core.states import CANCELLED, FINAL, SKIPPED, State
+from mainspring.core.states import CANCELLED, FINAL, PENDING, SKIPPED, State
 from mainspring.errors import StoreError, TermPassed
 from mainspring.process.metrics import Metrics
 from mainspring.store import Audit, Fired, Reaped, StandingClaim, Store, Verdict
@@ -276,6 +276,7 @@ class MeasuredStore(StoreLayer):
             self._add("duplicates", [f"{verdict}_result" for verdict in verdicts if verdict != "accepted"])
             self._add("attempts", [report.outcome for report in accepted])
             self._add("runs_finished", [report.state for report in accepted if report.state in FINAL])
+            self.metrics.counts["retries", ""] += sum(report.state == PENDING for report in accepted)
             self.metrics.run_seconds.add(
                 *[max(it.finished_at - it.started_at, 0) for it in accepted if it.started_at and it.finished_at]
             )
@@ -299,6 +300,8 @@ class MeasuredStore(StoreLayer):
         if reaped.lost or reaped.expired or reaped.dead_workers:
             self.metrics.count("runs_lost", "", reaped.lost)
             self.metrics.count("runs_finished", SKIPPED, reaped.expired)
+            with self.metrics.lock:
+                self._add("runs_finished", reaped.ended)
             self.metrics.count("workers_dead", "", len(reaped.dead_workers))
         return reaped
 

@@ -111,6 +111,7 @@ JOBS = Board(
                 Panel("Claims", [Query("sum(rate(mainspring_claims_total[5m]))")], "ops"),
                 Panel("Firings", [_by_state("mainspring_firings_total", "outcome")], "ops"),
                 Panel("Attempts", [_by_state("mainspring_attempts_total", "outcome")], "ops"),
+                Panel("Retries", [Query("sum(rate(mainspring_retries_total[5m]))")], "ops"),
                 Panel("Duplicates", [_by_state("mainspring_duplicates_total", "kind")], "ops"),
             ),
         ),

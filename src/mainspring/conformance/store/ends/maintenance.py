@@ -93,7 +93,7 @@ class MaintenanceSuite:
             assert await states(store, run) == ["pending"]
             await take_one(store, a_worker(f"worker-{losses}"))
             clock.advance(TTL + 1)
-            await store.recover(HOUR, 100)
+            assert (await store.recover(HOUR, 100)).ended == (("failed",) if losses == 3 else ())
         stored = await seen(store, run)
         assert (stored.state, stored.losses, stored.attempt) == ("failed", 3, 3)
         assert "lost 3 times" in stored.reason
@@ -107,7 +107,7 @@ class MaintenanceSuite:
         await take_one(store)
         await store.request_cancel("default", run.id, "not needed")
         clock.advance(TTL + 1)
-        await store.recover(HOUR, 100)
+        assert (await store.recover(HOUR, 100)).ended == ("cancelled",)
         stored = await seen(store, run)
         assert (stored.state, "not needed" in stored.reason) == ("cancelled", True)
 

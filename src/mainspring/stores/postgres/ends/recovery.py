@@ -6,6 +6,7 @@ from mainspring.core.instants import Duration
 from mainspring.core.model import Event, Worker
 from mainspring.core.runs.outcome import after_expiry, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
+from mainspring.core.states import FINAL, State
 from mainspring.store import Reaped
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import lock_lines_of
@@ -34,25 +35,29 @@ class Maintenance:
         dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
         await self._db.write(_open_gates, patient=True)
         moved = await self._db.write(lambda tx: _fail_over(tx, dead_after, limit), patient=True)
-        return Reaped(lost, expired, dead, moved=moved)
+        ended = tuple(state for state in lost if state in FINAL)
+        return Reaped(len(lost), expired, dead, moved=moved, ended=ended)
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
         return await clean(self._db, keep_runs, keep_firings, keep_events, limit)
 
 
-async def _recover_lost(tx: Transaction, limit: int) -> int:
-    """Takes locks in the order of reports. Runs that another node recovers at this moment are left to that node."""
+async def _recover_lost(tx: Transaction, limit: int) -> list[State]:
+    """End or requeue runs whose claims expired; returns the states they go to. Takes locks in the order of reports.
+    Runs that another node recovers at this moment are left to that node."""
     found = [row[0] for row in await tx.fetch(_Q["expired"], tx.given, limit)]
     if not found:
-        return 0
+        return []
     await lock_lines_of(tx, found)
     ours = [row[0] for row in await tx.fetch(_Q["lock_expired"], found, tx.given)]
     claimed = await load_claimed(tx, ours)
-    endings = Endings(tx)
+    endings, states = Endings(tx), []
     for run in claimed.values():
-        endings.add(run, *after_expiry(run), losses=1)
+        verdict, report = after_expiry(run)
+        endings.add(run, verdict, report, losses=1)
+        states.append(verdict.state)
     await endings.apply()
-    return len(claimed)
+    return states
 
 
 async def _end_late(tx: Transaction, limit: int) -> int:

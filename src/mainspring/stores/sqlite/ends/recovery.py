@@ -11,7 +11,7 @@ from mainspring.core.instants import DAY, Duration, Instant
 from mainspring.core.model import Event, Worker
 from mainspring.core.runs.outcome import after_expiry, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
-from mainspring.core.states import FAILED, SUCCEEDED
+from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import Reaped
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted
@@ -87,6 +87,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
 
 def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     lost = _recover_lost(tx, limit)
+    ended = tuple(state for state in lost if state in FINAL)
     overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
     expired = end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
     dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
@@ -94,7 +95,7 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
         tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
     moved = _fail_over(tx, dead_after, limit)
-    return Reaped(lost, expired, tuple(worker for worker, _ in dead), moved=moved)
+    return Reaped(len(lost), expired, tuple(worker for worker, _ in dead), moved=moved, ended=ended)
 
 
 def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
@@ -119,13 +120,16 @@ def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
     return len(moved)
 
 
-def _recover_lost(tx: Transaction, limit: int) -> int:
+def _recover_lost(tx: Transaction, limit: int) -> list[State]:
+    """End or requeue runs whose claims expired; returns the states they go to."""
     claimed = load_claimed(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
-    endings = Endings(tx)
+    endings, states = Endings(tx), []
     for run in claimed.values():
-        endings.add(run, *after_expiry(run), losses=1)
+        verdict, report = after_expiry(run)
+        endings.add(run, verdict, report, losses=1)
+        states.append(verdict.state)
     endings.apply()
-    return len(claimed)
+    return states
 
 
 def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
