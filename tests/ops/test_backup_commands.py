@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import subprocess
 import sys
 import time
@@ -12,6 +14,7 @@ from typing import Any
 import pytest
 
 from mainspring.cli.main import run
+from mainspring.ops.backup.archive import Writer
 from mainspring.ops.backup.recovery import judge_archiving
 from store_places import in_database
 
@@ -51,6 +54,42 @@ def test_the_commands_from_create_to_restore(tmp_path: Path, capsys: pytest.Capt
     damaged.write_bytes(b"")
     (found,) = ask(capsys, "verify", "--folder", folder, code=1)
     assert "0 bytes" in found["problem"]
+
+
+@pytest.mark.parametrize(
+    ("number", "code", "words"), [(errno.ENOSPC, 1, "No space left"), (errno.EACCES, 4, "Permission denied")]
+)
+def test_a_folder_that_cannot_be_written_is_named_with_what_to_do(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    number: int, code: int, words: str,
+) -> None:  # fmt: skip
+    def refuse(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    store, folder = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "backups"
+    assert run(["db", "migrate", "--store", store]) == 0
+    monkeypatch.setattr(Writer, "write", refuse)
+    assert run(["backup", "create", "--store", store, "--folder", str(folder)]) == code
+    said = capsys.readouterr().err
+    assert f"Error: {folder}: {words}" in said
+    assert "name another place" in said
+    assert list(folder.iterdir()) == []
+
+
+def test_an_empty_folder_and_a_damaged_newest_backup_are_said_to_be_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, folder = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "backups"
+    assert run(["db", "migrate", "--store", store]) == 0
+    folder.mkdir()
+    assert run(["backup", "list", "--folder", str(folder)]) == 0
+    assert "There is no backup" in capsys.readouterr().err
+    older, newer = (ask(capsys, "create", "--store", store, "--folder", str(folder))["name"] for _ in range(2))
+    (folder / newer / "manifest.json").write_text("{}")
+    assert run(["backup", "restore", "--store", f"sqlite:///{tmp_path / 'b.db'}", "--folder", str(folder)]) == 0
+    said = capsys.readouterr()
+    assert f"Restored {older}" in said.out
+    assert f"{newer} is newer, and cannot be restored" in said.err
 
 
 def test_mainspring_backs_itself_up_as_a_job(tmp_path: Path) -> None:

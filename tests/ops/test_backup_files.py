@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.instants import DAY, HOUR, to_datetime
-from mainspring.errors import InvalidInput, MainspringError, NotFound, StoreMismatch
+from mainspring.errors import InvalidInput, MainspringError, NotFound, StoreFull, StoreMismatch
 from mainspring.ops.backup import backups, sqlite
 from mainspring.ops.backup.archive import no_progress
-from mainspring.ops.backup.manifest import FILE, read_manifest, surplus
+from mainspring.ops.backup.manifest import FILE, backup_name, read_manifest, surplus
 from mainspring.settings import Settings
 
 
@@ -154,7 +154,17 @@ def test_an_unfinished_folder_is_no_backup(tmp_path: Path) -> None:
         backups.find(tmp_path, None)
     with pytest.raises(NotFound):
         backups.create(Settings(store=f"sqlite:///{tmp_path / 'none.db'}"), tmp_path / "b", SystemClock())
-    assert list((tmp_path / "b").iterdir()) == []
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_copy_that_finds_no_room_names_its_own_disk(tmp_path: Path) -> None:
+    url, folder = f"sqlite:///{tmp_path / 'a.db'}", tmp_path / "copies"
+    fill(url)
+    folder.mkdir()
+    with closing(sqlite3.connect(tmp_path / "a.db")) as source, closing(sqlite3.connect(folder / "copy.db")) as copied:
+        copied.execute("PRAGMA max_page_count = 3")
+        with pytest.raises(StoreFull, match=r"copies/copy\.db"):
+            sqlite._copy_pages(source, copied, folder / "copy.db", no_progress)
 
 
 def test_verify_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -184,6 +194,13 @@ def test_prune_removes_what_retention_does_not_keep(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     fill(url, 1)
     names = [make(url, tmp_path / "backups").name for _ in range(3)]
-    assert [each.name for each in backups.prune(tmp_path / "backups", 0, 0, dry_run=True)] == names[1::-1]
-    backups.prune(tmp_path / "backups", 0, 0)
-    assert [each.name for each in backups.list_backups(tmp_path / "backups")[0]] == names[2:]
+    folder, now = tmp_path / "backups", SystemClock().now()
+    for other in ("20200101T000000.000000Z.partial", f"{backup_name(now)}.partial", "2019.partial", "notes"):
+        (folder / other).mkdir()  # Only the first was interrupted long ago; two are no backups.
+    removed = [*names[1::-1], "20200101T000000.000000Z.partial"]
+    assert backups.prune(folder, 0, 0, now, dry_run=True) == removed
+    assert backups.prune(folder, 0, 0, now) == removed
+    found, broken = backups.list_backups(folder)
+    assert [each.name for each in found] == names[2:]
+    assert {each.name for each in broken} == {f"{backup_name(now)}.partial", "2019.partial", "notes"}
+    assert [each.name for each in backups.newer_broken(folder / names[2])] == [f"{backup_name(now)}.partial"]

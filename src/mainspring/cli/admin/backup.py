@@ -16,6 +16,7 @@ from mainspring.cli.opening import open_app
 from mainspring.cli.output.errors import FAILED
 from mainspring.cli.output.screen import Cell, Screen
 from mainspring.cli.session import Session
+from mainspring.clock import SystemClock
 from mainspring.core.instants import format_instant
 from mainspring.errors import InvalidInput
 from mainspring.ops.backup import backups
@@ -54,7 +55,7 @@ def create(session: Session, folder: Path, prunes: bool, hourly: int, daily: int
     with _progress(session) as progress:
         made = backups.create(app.settings, folder, app.clock, progress)
     took_s = time.monotonic() - began
-    removed = backups.prune(folder, hourly, daily) if prunes else []
+    removed = backups.prune(folder, hourly, daily, app.clock.now()) if prunes else []
 
     def draw() -> None:
         rows = sum(made.rows.values())
@@ -62,7 +63,7 @@ def create(session: Session, folder: Path, prunes: bool, hourly: int, daily: int
         if removed:
             screen.line(f"Removed {len(removed)} older backups.")
 
-    screen.answer({**_view(made), "took_s": round(took_s, 3), "removed": [each.name for each in removed]}, draw)
+    screen.answer({**_view(made), "took_s": round(took_s, 3), "removed": removed}, draw)
 
 
 @click.command("list", cls=Verb)
@@ -74,6 +75,9 @@ def list_all(session: Session, folder: Path) -> None:
     found, broken = backups.list_backups(folder)
 
     def draw() -> None:
+        if not found:
+            screen.hint(f"There is no backup in {folder}: `mainspring backup create` makes one.")
+            return
         rows = [
             (each.name, format_instant(each.taken_at), each.store, f"{sum(each.rows.values()):,}", _size(each.size))
             for each in found
@@ -129,6 +133,8 @@ def restore(session: Session, name: str | None, folder: Path, moved: bool) -> No
     """
     app, screen = open_app(session), Screen(session)
     backup = backups.find(folder, name)
+    for each in backups.newer_broken(backup) if name is None else ():
+        screen.warn(f"{each.name} is newer, and cannot be restored: {each.problem}")
     began = time.monotonic()
     with _progress(session) as progress:
         manifest, settled = backups.restore(backup, app.settings, app.clock, progress, moved=moved)
@@ -157,18 +163,21 @@ def _draw_settled(screen: Screen, where: str, manifest: Manifest, settled: Settl
 @click.option("--dry-run", is_flag=True, help="Only say which.")
 @click.pass_obj
 def prune(session: Session, folder: Path, hourly: int, daily: int, dry_run: bool) -> None:
-    """Remove backups, except the newest one of each of the latest hours and days that have any."""
+    """Remove backups, except the newest one of each of the latest hours and days that have any.
+
+    It also removes what backups left that were interrupted more than a day ago.
+    """
     screen = Screen(session)
-    removed = backups.prune(folder, hourly, daily, dry_run=dry_run)
+    removed = backups.prune(folder, hourly, daily, SystemClock().now(), dry_run=dry_run)
     verb = "Would remove" if dry_run else "Removed"
 
     def draw() -> None:
         for each in removed:
-            screen.line(f"{verb} {each.name}.")
+            screen.line(f"{verb} {each}.")
         if not removed:
             screen.line("Nothing to remove.")
 
-    screen.answer([each.name for each in removed], draw)
+    screen.answer(removed, draw)
 
 
 @click.command(cls=Verb)

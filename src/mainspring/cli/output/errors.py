@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import sys
 import traceback
@@ -35,6 +36,13 @@ _OPTIONS = {
     "args": "arg",
 }
 """Options that are called otherwise than what they set, here or on a server."""
+_FORBIDDEN = (errno.EACCES, errno.EPERM, errno.EROFS)
+_OF_FILES = {
+    **dict.fromkeys(_FORBIDDEN, "run it as a user who may write there, or name another place"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), "free some space, or name another place"),
+    **dict.fromkeys((errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG), "name another place"),
+}
+"""What to do about files and folders that a command could not use."""
 FAILED, USAGE, RUN_FAILED, NOT_ALLOWED, INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -69,6 +77,8 @@ def _code(error: Exception) -> int:
             return RUN_FAILED
         case StoreReadOnly() | NotAllowed():
             return NOT_ALLOWED
+        case OSError() if error.filename and error.errno in _FORBIDDEN:
+            return NOT_ALLOWED
     return FAILED
 
 
@@ -97,6 +107,8 @@ def _parts(error: Exception) -> tuple[str, dict[str, str]]:
         return field + shown, {"field": field, "value": str(error.value), "remedy": error.remedy}
     if isinstance(error, MainspringError):
         return str(error), {}
+    if isinstance(error, OSError) and error.filename and error.errno in _OF_FILES:
+        return f"{error.filename}: {error.strerror}", {"remedy": _OF_FILES[error.errno]}
     remedy = "run it again with --debug, and report what it shows"
     return f"something unexpected happened: {type(error).__name__}: {error}", {"remedy": remedy}
 

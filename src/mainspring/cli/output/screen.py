@@ -138,7 +138,7 @@ class Screen:
 
         table = Table(box=None, header_style="dim", pad_edge=False, padding=(0, _GAP, 0, 0))
         texts = [[_text(value, one_line=True) for value in row] for row in rows]
-        widths = {name: max(len(name), *(row[index].cell_len for row in texts)) for index, name in enumerate(columns)}
+        widths = {name: max([len(name), *(row[index].cell_len for row in texts)]) for index, name in enumerate(columns)}
         soft = {name for name in columns if name in cut or name in fold}
         hidden = _hide(widths, soft, spare, self.console.width)
         shown = {name: width for name, width in widths.items() if name not in hidden}

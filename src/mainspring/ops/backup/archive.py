@@ -5,9 +5,10 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import IO, Any, TypeAlias
+from typing import IO, Any, Self, TypeAlias
 
 from mainspring.errors import InvalidInput
 
@@ -20,13 +21,21 @@ LEVEL = 3
 
 
 class Writer:
-    """Writes one compressed file, durably."""
+    """Writes one compressed file, durably. The context manager closes the file where `close` is not reached."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._raw = path.open("xb")
         self._gzip = gzip.GzipFile(filename="", mode="wb", fileobj=self._raw, compresslevel=LEVEL, mtime=0)
         self.digest = sha256()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for file in (self._gzip, self._raw):
+            with suppress(OSError):  # The error that ended the body counts.
+                file.close()
 
     def write(self, data: bytes) -> None:
         """Append data."""
@@ -73,6 +82,16 @@ def unpacked(path: Path) -> Iterator[bytes]:
     """The content of a compressed file."""
     with gzip.open(path, "rb") as file:
         yield from chunks(file)
+
+
+@contextmanager
+def place_named(place: Path) -> Iterator[None]:
+    """Name the place in errors of files that name none, such as a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or str(place)
+        raise
 
 
 def sync_folder(folder: Path) -> None:

@@ -10,13 +10,15 @@ from pathlib import Path
 import msgspec
 
 from mainspring.clock import Clock
+from mainspring.core.instants import DAY, Duration, Instant
 from mainspring.errors import InvalidInput, MainspringError, NotFound
 from mainspring.ops.backup import sqlite
-from mainspring.ops.backup.archive import Progress, no_progress, sync_folder
+from mainspring.ops.backup.archive import Progress, no_progress, place_named, sync_folder
 from mainspring.ops.backup.manifest import (
     UNFINISHED,
     Manifest,
     backup_name,
+    began_at,
     read_manifest,
     surplus,
     write_manifest,
@@ -26,6 +28,9 @@ from mainspring.process.urls import show_url
 from mainspring.settings import Settings
 from mainspring.version import VERSION
 from mainspring.wiring import sqlite_file
+
+ABANDONED: Duration = DAY
+"""A backup that has been written for longer than this was interrupted."""
 
 
 class Broken(msgspec.Struct, frozen=True):
@@ -37,28 +42,31 @@ class Broken(msgspec.Struct, frozen=True):
 
 def create(settings: Settings, folder: Path, clock: Clock, progress: Progress = no_progress) -> Manifest:
     """Back the store up, while it is used."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     file, name = sqlite_file(settings), backup_name(clock.now())
+    if file is not None:
+        sqlite.check_exists(file)
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     partial = folder / f"{name}{UNFINISHED}"
     partial.mkdir(mode=0o700)
     try:
-        if file is not None:
-            snapshot = sqlite.dump(file, partial, clock, progress)
-        else:
-            from mainspring.ops.backup import postgres
+        with place_named(folder):
+            if file is not None:
+                snapshot = sqlite.dump(file, partial, clock, progress)
+            else:
+                from mainspring.ops.backup import postgres
 
-            snapshot = asyncio.run(postgres.dump(settings.store, partial, progress))
-        manifest = Manifest(
-            name=name,
-            dialect="postgres" if file is None else "sqlite",
-            store=show_url(settings.store),
-            program=VERSION,
-            **msgspec.structs.asdict(snapshot),
-        )
-        manifest = write_manifest(partial, manifest)
-        sync_folder(partial)
-        partial.rename(folder / name)
-        sync_folder(folder)
+                snapshot = asyncio.run(postgres.dump(settings.store, partial, progress))
+            manifest = Manifest(
+                name=name,
+                dialect="postgres" if file is None else "sqlite",
+                store=show_url(settings.store),
+                program=VERSION,
+                **msgspec.structs.asdict(snapshot),
+            )
+            manifest = write_manifest(partial, manifest)
+            sync_folder(partial)
+            partial.rename(folder / name)
+            sync_folder(folder)
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
@@ -100,11 +108,18 @@ def find(folder: Path, name: str | None) -> Path:
     return folder / matching[0]
 
 
+def newer_broken(backup: Path) -> list[Broken]:
+    """What was to become a newer backup than this one, and is damaged or was cut off."""
+    broken = list_backups(backup.parent)[1]
+    return [each for each in broken if (began_at(each.name) or "") > backup.name]
+
+
 def verify(backup: Path, progress: Progress = no_progress) -> Manifest:
     """Prove that a backup can be restored: digests, structure, numbers of rows. InvalidInput if it is damaged."""
     manifest = read_manifest(backup)
     if manifest.dialect == "sqlite":
-        sqlite.verify(backup, manifest, progress)
+        with place_named(backup):
+            sqlite.verify(backup, manifest, progress)
     else:
         from mainspring.ops.backup import postgres
 
@@ -122,18 +137,24 @@ def restore(
         remedy = "name a file: sqlite:///…" if manifest.dialect == "sqlite" else "name a server: postgresql://…"
         raise InvalidInput("store", show_url(settings.store), f"cannot hold a backup of {manifest.dialect}", remedy)
     if file is not None:
-        return manifest, asyncio.run(sqlite.restore(backup, manifest, file, clock, progress, moved=moved))
+        with place_named(file):
+            return manifest, asyncio.run(sqlite.restore(backup, manifest, file, clock, progress, moved=moved))
     from mainspring.ops.backup import postgres
 
     return manifest, asyncio.run(postgres.restore(backup, manifest, settings.store, clock, progress, moved=moved))
 
 
-def prune(folder: Path, hourly: int, daily: int, *, dry_run: bool = False) -> list[Manifest]:
-    """Remove the backups that the retention does not keep; which ones. Damaged ones and others' folders stay."""
-    backups = {each.taken_at: each for each in list_backups(folder)[0]}
+def prune(folder: Path, hourly: int, daily: int, now: Instant, *, dry_run: bool = False) -> list[str]:
+    """Remove the backups that the retention does not keep, and what interrupted ones left a day ago; their names.
+    Damaged ones and others' folders stay."""
+    found, broken = list_backups(folder)
+    backups = {each.taken_at: each.name for each in found}
     removed = [backups[each] for each in surplus(list(backups), hourly, daily)]
+    long_ago = backup_name(now - ABANDONED)
+    left = [each.name for each in broken if each.name.endswith(UNFINISHED) and (began_at(each.name) or "~") < long_ago]
     for each in removed if not dry_run else ():
         # Renamed first: what a cut-off removal leaves is no backup.
-        gone = (folder / each.name).rename(folder / f"{each.name}{UNFINISHED}")
-        shutil.rmtree(gone)
-    return removed
+        shutil.rmtree((folder / each).rename(folder / f"{each}{UNFINISHED}"))
+    for each in left if not dry_run else ():
+        shutil.rmtree(folder / each)
+    return [*removed, *left]

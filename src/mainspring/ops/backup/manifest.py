@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from hashlib import sha256
 from pathlib import Path
@@ -75,6 +76,12 @@ class Manifest(Snapshot, frozen=True, kw_only=True):
 def backup_name(taken_at: Instant) -> str:
     """The name of a backup: names sort by time."""
     return f"{to_datetime(taken_at):%Y%m%dT%H%M%S.%fZ}"
+
+
+def began_at(folder: str) -> str | None:
+    """The name of the backup that a folder is, or was to become; None if the folder is another's."""
+    name = folder.removesuffix(UNFINISHED)
+    return name if re.fullmatch(r"\d{8}T\d{6}\.\d{6}Z", name) else None
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> Manifest:

@@ -95,14 +95,14 @@ async def _dump(connection: Connection, folder: Path, progress: Progress) -> Sna
         progress("Copying", number, len(tables))
         columns = tuple(row[0] for row in await connection.fetch(_COLUMNS, table))
         rows[table], content = await _fingerprint(connection, table)
-        writer = Writer(folder / f"{table}.copy.gz")
-
-        async def write(data: bytes, writer: Writer = writer) -> None:
-            writer.write(data)
-
         query = f"SELECT {_listed(columns)} FROM mainspring.{table}"
-        await connection.copy_from_query(query, output=write, timeout=PATIENCE_S)
-        parts.append(Part(writer.path.name, *writer.close(), content, table, columns))
+        with Writer(folder / f"{table}.copy.gz") as writer:
+
+            async def write(data: bytes, writer: Writer = writer) -> None:
+                writer.write(data)
+
+            await connection.copy_from_query(query, output=write, timeout=PATIENCE_S)
+            parts.append(Part(writer.path.name, *writer.close(), content, table, columns))
     return Snapshot(
         taken_at=taken_at,
         migrations=tuple(

@@ -25,7 +25,7 @@ from mainspring.ops.backup.manifest import Manifest, Part, Snapshot
 from mainspring.ops.backup.settling import EPOCH_STEP, Settled, settle
 from mainspring.store import Store
 from mainspring.stores.sqlite.ends.endings import end_unstarted
-from mainspring.stores.sqlite.file.connection import BUSY_TIMEOUT_S, check_ours, mapped_errors
+from mainspring.stores.sqlite.file.connection import BUSY_TIMEOUT_S, check_ours, explain, mapped_errors
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.store import SqliteStore
 
@@ -45,23 +45,27 @@ def dump(path: Path, folder: Path, clock: Clock, progress: Progress) -> Snapshot
     with closing(sqlite3.connect(plain)) as connection:
         rows = count_rows(connection)
         migrations = tuple(row[0] for row in connection.execute("SELECT version FROM migrations ORDER BY version"))
-    writer, done, size = Writer(folder / FILE), 0, plain.stat().st_size
-    with plain.open("rb") as file:
+    done, size = 0, plain.stat().st_size
+    with plain.open("rb") as file, Writer(folder / FILE) as writer:
         for data in chunks(file):
             writer.write(data)
             done += len(data)
             progress("Compressing", done, size)
-    packed, digest = writer.close()
+        packed, digest = writer.close()
     plain.unlink()
     part = Part(FILE, packed, digest, writer.digest.hexdigest())
     return Snapshot(taken_at=taken_at, migrations=migrations, rows=rows, parts=(part,))
 
 
+def check_exists(path: Path) -> None:
+    """NotFound if there is no database."""
+    if not path.exists():
+        raise NotFound(f"there is no database {path}: name it with --store URL or MAINSPRING_STORE")
+
+
 def copy(path: Path, target: Path, progress: Progress) -> None:
     """Copy one snapshot of a database to a new file. The open read transaction pins the snapshot: without it SQLite
     would begin anew at every commit of another process, and never end on a busy file."""
-    if not path.exists():
-        raise NotFound(f"there is no database {path}: name it with --store URL or MAINSPRING_STORE")
     os.close(os.open(target, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
     with mapped_errors(str(path)):
         uri = f"file:{quote(str(path))}?mode=ro"
@@ -72,9 +76,18 @@ def copy(path: Path, target: Path, progress: Progress) -> None:
             check_ours(source, str(path))
             source.execute("BEGIN")
             source.execute("SELECT count(*) FROM migrations").fetchone()
-            source.backup(copied, pages=PAGES, progress=lambda _, left, total: progress("Copying", total - left, total))
+            _copy_pages(source, copied, target, progress)
             source.execute("ROLLBACK")
             copied.execute("PRAGMA journal_mode = DELETE")
+
+
+def _copy_pages(source: sqlite3.Connection, copied: sqlite3.Connection, target: Path, progress: Progress) -> None:
+    try:
+        source.backup(copied, pages=PAGES, progress=lambda _, left, total: progress("Copying", total - left, total))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:  # The source is only read: the copy finds no room.
+            raise explain(error, str(target)) from error
+        raise
 
 
 def count_rows(connection: sqlite3.Connection) -> dict[str, int]:
