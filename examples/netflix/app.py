@@ -6,6 +6,7 @@ Settings: `MAINSPRING_STORE`, `MAINSPRING_BROKER` (`kafka://…?names=encoding-j
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator
 from typing import Any
@@ -13,7 +14,7 @@ from typing import Any
 import asyncpg
 
 from examples.netflix import encoder
-from mainspring import Mainspring, Retry, RunHandle, current_run
+from mainspring import Mainspring, Retry, RunHandle
 
 PRIORITIES = {"4K": 1, "1080p": 2, "720p": 3, "480p": 4}
 FIRST_RETRY = os.environ.get("ENCODING_RETRY", "1m")
@@ -30,20 +31,25 @@ async def database() -> AsyncIterator[Any]:
 
 @app.task(timeout="1h", retry=Retry(3, delay=FIRST_RETRY, factor=2), alert="page_operator")
 async def encode(video: str, url: str, resolution: str) -> str:
-    """Encode one resolution. The store let this worker claim the run; the output table accepts the newest claim."""
+    """Encode one resolution. The store lets one worker at a time claim the run; the output table accepts one result."""
     started = await app.state.fetchval(
         "INSERT INTO netflix.encodes (video, resolution, process) VALUES ($1, $2, $3) RETURNING id",
         video, resolution, os.getpid(),
     )  # fmt: skip
     output = await encoder.encode(url, resolution)
-    await app.state.execute(
-        "INSERT INTO netflix.outputs AS kept (video, resolution, url, token) VALUES ($1, $2, $3, $4)"
-        " ON CONFLICT (video, resolution) DO UPDATE SET url = excluded.url, token = excluded.token"
-        " WHERE kept.token < excluded.token",
-        video, resolution, output, current_run().token,
-    )  # fmt: skip
-    await app.state.execute("UPDATE netflix.encodes SET ended_at = clock_timestamp() WHERE id = $1", started)
+    # Shielded: a finished encoding has cost too much to be dropped by a cancellation. The table judges who was first.
+    await asyncio.shield(_offer(started, video, resolution, output))
     return output
+
+
+async def _offer(started: int, video: str, resolution: str, output: str) -> None:
+    """Compare-and-set: the first output of a resolution is accepted, and one that comes later changes nothing."""
+    await app.state.execute(
+        "WITH accepted AS (INSERT INTO netflix.outputs (video, resolution, url) VALUES ($2, $3, $4)"
+        " ON CONFLICT DO NOTHING RETURNING true)"
+        " UPDATE netflix.encodes SET ended_at = clock_timestamp(), accepted = EXISTS (TABLE accepted) WHERE id = $1",
+        started, video, resolution, output,
+    )  # fmt: skip
 
 
 @app.task

@@ -1,4 +1,5 @@
-"""Uploads become encodings over Kafka. A worker is killed in the middle of one, and one source cannot be decoded.
+"""Uploads become encodings over Kafka. A worker stands still and is overtaken, one is killed in the middle of an
+encoding, and one source cannot be decoded.
 
 `python -m examples.netflix.scenario` plays it; `… scale` lets the load decide how many workers there are.
 """
@@ -7,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import secrets
+import signal
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,6 +24,7 @@ from mainspring.testing.servers.process import free_port
 
 HERE = Path(__file__).parent
 VIDEOS = 8
+STALLED = "v-stalled"
 BROKEN = "v-broken"
 MOST_WORKERS = 3
 SCALE = (
@@ -36,15 +40,17 @@ class Outcome(NamedTuple):
     verdict: Verdict
     outputs: dict[str, list[str]]
     """The accepted resolutions of each video, in the order in which they were accepted."""
-    encodes: int
-    """How often an encoder was started for videos that can be decoded."""
+    accepted: Counter[tuple[str, str]]
+    """By video and resolution: how many encodings were accepted."""
+    refused: set[tuple[str, str]]
+    """Videos and resolutions whose second encoding was finished, and refused."""
     unfinished: int
-    """How many of these died with their worker."""
+    """Encodings that died with their worker, or were given up by it, of videos that can be decoded."""
+    wasted: int
+    """Encodings that were made again although the first was finished by a worker that neither stood still nor died."""
     pages: list[int]
     """The attempts of each encoding that the operator was notified of."""
     dead_letters: int
-    runs: dict[str, list[str]]
-    """The ids that the upload API answered for each video, for the last of its requests."""
     repeated: bool
     """Whether a repeated upload got the ids of the first."""
 
@@ -64,24 +70,47 @@ async def play(folder: Path | None = None) -> Outcome:
 
 
 async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outcome:
-    port = free_port()
+    port, stall = free_port(), stage.folder / "stall"
+    stall.touch()
     stage.start_module("upload", "examples.netflix.upload", str(port))
     stage.start("scheduler", "server", "--port", "0", "--quiet")
-    workers = [stage.worker(f"worker-{number}", "--concurrency", "4") for number in range(2)]
+    workers = [stage.worker(f"worker-{n}", "--concurrency", "4", ENCODER_STALL=str(stall)) for n in range(2)]
     await stage.workers_ready(2)
     tell("upload API, scheduler and two workers run")
     async with httpx.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=30) as client:
-        answers = {video: await upload(client, video) for video in [BROKEN, *(f"v{n}" for n in range(VIDEOS))]}
+        answers = {STALLED: await upload(client, STALLED)}
+        stalled = await _overtake(stage, ledger, workers, stall, tell)
+        answers |= {video: await upload(client, video) for video in [BROKEN, *(f"v{n}" for n in range(VIDEOS))]}
         again = await upload(client, "v0")
     tell(f"{len(answers)} uploads became {sum(map(len, answers.values()))} encodings")
     victim = await _find_busy(ledger, stage, workers)
     stage.kill(victim)
     tell(f"{victim.name} was killed in the middle of an encoding")
-    await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
+    await until(lambda: _complete(ledger, VIDEOS + 1), "output of all resolutions", stage.logs)
     await until(lambda: ledger.fetchval("SELECT count(*) = 4 FROM netflix.pages"), "page for each failure", stage.logs)
     tell("all resolutions are there, and the operator knows what failed")
     await stage.drained()
-    return await _outcome(stage, ledger, answers, again)
+    return await _outcome(stage, ledger, (stalled, victim), repeated=again == answers["v0"])
+
+
+async def _overtake(
+    stage: Stage, ledger: Any, workers: list[Process], stall: Path, tell: Callable[[str], None]
+) -> Process:
+    """Let a worker stand still between its encoding and its answer, until another has encoded the same."""
+    first = "SELECT process FROM netflix.encodes WHERE video = $1 ORDER BY id LIMIT 1"
+    await until(lambda: asyncio.to_thread(lambda: not stall.exists()), "encoder that stands still", stage.logs)
+    pid = await ledger.fetchval(first, STALLED)
+    stalled = next(worker for worker in workers if worker.pid == pid)
+    stage.note_pause(stalled)
+    tell(f"{stalled.name} stands still with a finished encoding")
+    accepted = "SELECT count(*) > 0 FROM netflix.outputs WHERE video = $1"
+    await until(lambda: ledger.fetchval(accepted, STALLED), "encoding by the other worker", stage.logs)
+    tell("the other worker has encoded the same, and its output is accepted")
+    stalled.send(signal.SIGCONT)
+    ended = "SELECT accepted IS NOT NULL FROM netflix.encodes WHERE video = $1 ORDER BY id LIMIT 1"
+    await until(lambda: ledger.fetchval(ended, STALLED), "output of the stalled worker", stage.logs)
+    tell(f"{stalled.name} goes on, and offers its output")
+    return stalled
 
 
 class Scaled(NamedTuple):
@@ -117,7 +146,7 @@ async def _play_scaled(stage: Stage, ledger: Any, tell: Callable[[str], None]) -
     tell(f"{VIDEOS} uploads wait for one worker")
     most = await until(lambda: _workers(stage, MOST_WORKERS, MOST_WORKERS), "more workers", stage.logs)
     tell(f"{most} workers encode")
-    await until(lambda: _complete(ledger), "output of all resolutions", stage.logs)
+    await until(lambda: _complete(ledger, VIDEOS), "output of all resolutions", stage.logs)
     left = await until(lambda: _workers(stage, 1, 1), "end of what is not needed", stage.logs)
     tell(f"all resolutions are there, and {left} worker is left")
     await stage.stop()
@@ -154,8 +183,8 @@ async def _find_busy(ledger: Any, stage: Stage, workers: list[Process]) -> Proce
     return next(worker for worker in workers if worker.pid == pid)
 
 
-async def _complete(ledger: Any) -> bool:
-    return bool(await ledger.fetchval("SELECT count(*) = $1 FROM netflix.outputs", VIDEOS * len(PRIORITIES)))
+async def _complete(ledger: Any, videos: int) -> bool:
+    return bool(await ledger.fetchval("SELECT count(*) = $1 FROM netflix.outputs", videos * len(PRIORITIES)))
 
 
 async def _outputs(ledger: Any) -> dict[str, list[str]]:
@@ -165,23 +194,36 @@ async def _outputs(ledger: Any) -> dict[str, list[str]]:
     return outputs
 
 
-async def _outcome(stage: Stage, ledger: Any, answers: dict[str, list[str]], again: list[str]) -> Outcome:
-    outputs = await _outputs(ledger)
-    counted = "SELECT count(*), count(*) FILTER (WHERE ended_at IS NULL) FROM netflix.encodes WHERE video <> $1"
-    encodes, unfinished = await ledger.fetchrow(counted, BROKEN)
-    pages = [row["attempts"] for row in await ledger.fetch("SELECT attempts FROM netflix.pages")]
+async def _outcome(stage: Stage, ledger: Any, broken: tuple[Process, ...], *, repeated: bool) -> Outcome:
+    encodes = await ledger.fetch("SELECT video, resolution, accepted FROM netflix.encodes WHERE video <> $1", BROKEN)
+    wasted = (
+        "SELECT count(*) FROM netflix.encodes a JOIN netflix.encodes b USING (video, resolution)"
+        " WHERE a.id < b.id AND a.ended_at IS NOT NULL AND a.process <> ALL($2) AND video <> $1"
+    )
     failed = [run async for run in stage.client.runs.list(states=["failed"])]
     return Outcome(
         verdict=await stage.judge(),
-        outputs=outputs,
-        encodes=encodes,
-        unfinished=unfinished,
-        pages=pages,
+        outputs=await _outputs(ledger),
+        accepted=Counter((row["video"], row["resolution"]) for row in encodes if row["accepted"]),
+        refused={(row["video"], row["resolution"]) for row in encodes if row["accepted"] is False},
+        unfinished=sum(row["accepted"] is None for row in encodes),
+        wasted=await ledger.fetchval(wasted, BROKEN, [process.pid for process in broken]),
+        pages=[row["attempts"] for row in await ledger.fetch("SELECT attempts FROM netflix.pages")],
         dead_letters=len(failed),
-        runs=answers,
-        repeated=again == answers["v0"],
+        repeated=repeated,
+    )
+
+
+async def _main() -> None:
+    if "scale" in sys.argv[1:]:
+        print(await play_scaled())
+        return
+    outcome = await play()
+    print(
+        f"{outcome.verdict}\n{outcome.accepted.total()} encodings accepted, {len(outcome.refused)} refused,"
+        f" {outcome.unfinished} unfinished, {outcome.wasted} wasted; dead letters: {outcome.dead_letters}"
     )
 
 
 if __name__ == "__main__":
-    print(asyncio.run(play_scaled() if "scale" in sys.argv[1:] else play()))
+    asyncio.run(_main())

@@ -28,9 +28,7 @@ class Upload(msgspec.Struct):
     url: str
 
 
-async def api(
-    scope: dict[str, Any], receive: Callable[[], Awaitable[Any]], send: Callable[..., Awaitable[None]]
-) -> None:
+async def api(scope: dict[str, Any], receive: Receive, send: Send) -> None:
     """The ASGI application."""
     if scope["type"] == "lifespan":
         await _live(receive, send)
