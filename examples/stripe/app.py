@@ -34,7 +34,8 @@ async def database() -> AsyncIterator[Any]:
 async def submit_due_payouts() -> int:
     """Turn due requests into runs. The payout is the idempotency key, so a sweep that is repeated adds no run."""
     rows = await app.state.fetch(
-        "SELECT payout, account, amount FROM stripe.requests WHERE NOT submitted AND due_at <= now() LIMIT $1",
+        "SELECT payout, account, amount FROM stripe.requests WHERE NOT submitted AND due_at <= now()"
+        " ORDER BY due_at LIMIT $1",
         MOST_PER_SWEEP,
     )
     for row in rows:
@@ -52,9 +53,12 @@ async def pay_out(payout: str, account: str, amount: int) -> str:
         async with app.lock(f"account:{account}", ttl=LOCK_TTL, wait=5) as lock:
             await bank.transfer(app.state, payout, account, amount, lock.token)
             # Shielded: once the bank has paid, a cancellation must not stop the booking. The ledger judges the token.
-            return await asyncio.shield(book(payout, account, amount, lock.token))
+            answer = await asyncio.shield(book(payout, account, amount, lock.token))
     except LockRefused as error:
         raise ConnectionError(f"another payout of {account} takes longer than 5 s") from error
+    if answer == "overtaken":  # By another payout, perhaps: this one is paid but not booked, so it is tried again.
+        raise ConnectionError(f"the lock of {account} passed to another holder before {payout} was booked")
+    return answer
 
 
 async def book(payout: str, account: str, amount: int, token: int) -> str:

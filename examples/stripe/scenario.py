@@ -1,4 +1,5 @@
-"""Three machines share a Redis. A holder of a lock stands still and is overtaken, a machine dies, Redis restarts empty.
+"""Three machines share a Redis. A payout outlives its lock's TTL, a holder stands still and is overtaken, a machine
+dies, Redis restarts empty.
 
 `python -m examples.stripe.scenario` plays it with one Redis, `… redlock` with three independent ones.
 """
@@ -24,6 +25,9 @@ PAYOUTS = 48
 BALANCE = 1_000_000
 AMOUNT = 250
 STALLED = "payout-7"
+SLOW = 8
+"""The payout whose bank call takes longer than the lock lives without its watchdog."""
+LOCK_TTL_S = 2
 Kind = Literal["redis", "redlock"]
 
 
@@ -36,6 +40,8 @@ class Outcome(NamedTuple):
     """The sum of all balances."""
     bank_transfers: int
     bank_calls: int
+    slow_s: float
+    """How long the slowest call of the bank held the lock of its account."""
     overlaps: list[tuple[str, str]]
     """Payouts of one account that called the bank at the same time, while the lock's servers remembered it."""
     refusals: list[tuple[str, bool]]
@@ -52,7 +58,7 @@ async def play(kind: Kind = "redis", folder: Path | None = None) -> Outcome:
                 stack.callback(server.kill)
             hosts = ",".join(f"127.0.0.1:{server.port}" for server in servers)
             stage.environment |= {"MAINSPRING_LEASE": f"{kind}://{hosts}"}
-            stage.environment |= {"PAYOUT_LOCK_TTL": "2s", "PAYOUT_SWEEP": "1s"}
+            stage.environment |= {"PAYOUT_LOCK_TTL": f"{LOCK_TTL_S}s", "PAYOUT_SWEEP": "1s"}
             return await _play(stage, servers, tell)
 
 
@@ -62,6 +68,9 @@ async def _play(stage: Stage, servers: list[RedisServer], tell: Any) -> Outcome:
         machines = [stage.node(f"machine-{number}") for number in range(3)]
         await stage.workers_ready(3)
         tell("three machines work")
+        slow_s = await _outlive_ttl(stage, ledger)
+        overlaps = await _overlaps(ledger)
+        tell(f"a payout took {slow_s:.1f} s; its lock of {LOCK_TTL_S} s was renewed, and the next ones waited")
         await _request(ledger, range(PAYOUTS // 2))
         stalled = await _find_stalled(ledger, stage, machines)
         tell(f"{stalled.name} stands still while it pays {STALLED}, and holds the lock of its account")
@@ -78,20 +87,32 @@ async def _play(stage: Stage, servers: list[RedisServer], tell: Any) -> Outcome:
         stage.note("redis restarts empty")
         servers[0].start()
         tell(f"{victim.name} was killed, and one Redis restarted empty")
-        await until(lambda: _all_booked(ledger), "booking of all payouts", stage.logs)
+        await until(lambda: _all_booked(ledger, PAYOUTS), "booking of all payouts", stage.logs)
         tell(f"all {PAYOUTS} payouts are booked")
         firing = await stage.client.jobs.trigger("payment_reconciliation")
         checked = await stage.client.runs.result(firing.run_id or "")
         await stage.drained()
-        overlaps = await _overlaps(ledger, stalled, forgotten_at)
-        return await _outcome(stage, ledger, overlaps, checked)
+        overlaps += await _overlaps(ledger, without=stalled.pid, before=forgotten_at)
+        return await _outcome(stage, ledger, slow_s, overlaps, checked)
 
 
 async def _open_accounts(ledger: Any) -> None:
     await ledger.executemany(
         "INSERT INTO stripe.accounts VALUES ($1, $2)", [(f"account-{n}", BALANCE) for n in range(ACCOUNTS)]
     )
-    await ledger.execute("INSERT INTO stripe.bank_faults VALUES ($1)", STALLED)
+    faults = [(STALLED, "stall"), (f"payout-{SLOW}", "slow")]
+    await ledger.executemany("INSERT INTO stripe.bank_faults VALUES ($1, $2)", faults)
+
+
+async def _outlive_ttl(stage: Stage, ledger: Any) -> float:
+    """Pay the slow payout, and meanwhile the others of its account; the seconds that it held the lock."""
+    others = range(SLOW + ACCOUNTS, PAYOUTS // 2, ACCOUNTS)
+    await _request(ledger, range(SLOW, SLOW + 1))
+    await until(lambda: ledger.fetchval("SELECT count(*) FROM stripe.bank_calls"), "call of the bank", stage.logs)
+    await _request(ledger, others)
+    await until(lambda: _all_booked(ledger, 1 + len(others)), "booking of the account's payouts", stage.logs)
+    longest = "SELECT extract(epoch FROM max(ended_at - began_at))::float8 FROM stripe.bank_calls"
+    return float(await ledger.fetchval(longest))
 
 
 async def _request(ledger: Any, numbers: range) -> None:
@@ -119,17 +140,20 @@ async def _booked(ledger: Any, payout: str) -> bool:
     return bool(await ledger.fetchval("SELECT count(*) FROM stripe.entries WHERE payout = $1", payout))
 
 
-async def _all_booked(ledger: Any) -> bool:
-    return bool(await ledger.fetchval("SELECT count(*) = $1 FROM stripe.entries", PAYOUTS))
+async def _all_booked(ledger: Any, count: int) -> bool:
+    return bool(await ledger.fetchval("SELECT count(*) = $1 FROM stripe.entries", count))
 
 
-async def _overlaps(ledger: Any, stalled: Process, before: datetime | None) -> list[tuple[str, str]]:
-    """One Redis that restarts empty, and a machine that stands still, cannot keep a lock: their calls do not count."""
+async def _overlaps(ledger: Any, *, without: int = 0, before: datetime | None = None) -> list[tuple[str, str]]:
+    """Calls of the bank for one account at the same time: those of all processes but one, until an instant.
+
+    A machine that stands still cannot keep a lock, nor can one Redis that restarts empty.
+    """
     calls = await ledger.fetch(
         "SELECT account, payout, began_at, ended_at FROM stripe.bank_calls"
         " WHERE ended_at IS NOT NULL AND process <> $1 AND ($2::timestamptz IS NULL OR ended_at < $2)"
         " ORDER BY account, began_at",
-        stalled.pid,
+        without,
         before,
     )
     return [
@@ -140,7 +164,7 @@ async def _overlaps(ledger: Any, stalled: Process, before: datetime | None) -> l
 
 
 async def _outcome(
-    stage: Stage, ledger: Any, overlaps: list[tuple[str, str]], reconciliation: dict[str, int]
+    stage: Stage, ledger: Any, slow_s: float, overlaps: list[tuple[str, str]], reconciliation: dict[str, int]
 ) -> Outcome:
     refusals = await ledger.fetch("SELECT payout, fence < newest AS older FROM stripe.refusals")
     return Outcome(
@@ -149,6 +173,7 @@ async def _outcome(
         balances=int(await ledger.fetchval("SELECT sum(balance) FROM stripe.accounts")),
         bank_transfers=await ledger.fetchval("SELECT count(*) FROM stripe.bank_transfers"),
         bank_calls=await ledger.fetchval("SELECT count(*) FROM stripe.bank_calls"),
+        slow_s=slow_s,
         overlaps=overlaps,
         refusals=[(row["payout"], row["older"]) for row in refusals],
         reconciliation=reconciliation,
@@ -156,4 +181,8 @@ async def _outcome(
 
 
 if __name__ == "__main__":
-    print(asyncio.run(play("redlock" if "redlock" in sys.argv[1:] else "redis")))
+    outcome = asyncio.run(play("redlock" if "redlock" in sys.argv[1:] else "redis"))
+    print(
+        f"{outcome.verdict}\n{outcome.booked} payouts booked, {outcome.bank_transfers} paid by the bank in"
+        f" {outcome.bank_calls} calls; refused: {[payout for payout, _ in outcome.refusals]}"
+    )

@@ -64,4 +64,4 @@ CREATE TABLE stripe.bank_calls (
 
 CREATE TABLE stripe.bank_transfers (payout text PRIMARY KEY, amount bigint NOT NULL);
 
-CREATE TABLE stripe.bank_faults (payout text PRIMARY KEY);
+CREATE TABLE stripe.bank_faults (payout text PRIMARY KEY, fault text NOT NULL CHECK (fault IN ('slow', 'stall')));

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.stripe.scenario import ACCOUNTS, AMOUNT, BALANCE, PAYOUTS, STALLED, Kind, play
+from examples.stripe.scenario import ACCOUNTS, AMOUNT, BALANCE, LOCK_TTL_S, PAYOUTS, STALLED, Kind, play
 
 
 @pytest.mark.parametrize("kind", ["redis", "redlock"])
@@ -16,5 +16,6 @@ async def test_every_payout_is_booked_once_whichever_machine_stalls_dies_or_forg
     assert outcome.bank_calls > PAYOUTS, "the stalled payout was paid by two machines"
     assert outcome.balances == ACCOUNTS * BALANCE - PAYOUTS * AMOUNT
     assert (STALLED, True) in outcome.refusals, "the token of the stalled machine was older"
-    assert outcome.overlaps == []
+    assert outcome.slow_s > LOCK_TTL_S, "one payout outlived the TTL of its lock"
+    assert outcome.overlaps == [], "the watchdog kept the lock, and no other payout of an account ran beside"
     assert outcome.reconciliation == {"payouts": PAYOUTS, "unbooked": 0, "unpaid": 0}
