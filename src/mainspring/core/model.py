@@ -48,6 +48,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     failures."""
     on_key_failure: OnKeyFailure = "continue"
     tags: tuple[str, ...] = ()
+    per: str = ""
+    """The argument for each of whose values the limit and the rate of its task are counted: see `core.runs.limits`."""
     isolation: Isolation | None = None
     alert: str | None = None
     """The alert to send if the run fails for good: see `core.runs.alerts`."""

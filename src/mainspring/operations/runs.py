@@ -291,8 +291,8 @@ class Runs:
 
     async def repeat(self, old: Run, new_id: str) -> NewRun:
         """A new run of the same work, not yet submitted."""
-        limit = (await self._context.defaults(old.task, ())).limit
-        return await repeat_run(await self._context.open(), old, new_id, limit, self._context.subject)
+        usual = await self._context.defaults(old.task, ())
+        return await repeat_run(await self._context.open(), old, new_id, usual, self._context.subject)
 
     async def rerun(
         self,

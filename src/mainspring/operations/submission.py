@@ -11,6 +11,7 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Gate, KeptOptions, NewRun, Run
 from mainspring.core.planning.plans import make_runs
+from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
@@ -33,6 +34,9 @@ class Recipe(msgspec.Struct, frozen=True):
     expires: Duration | None = None
     connection: Any = None
     """The connection whose transaction the submission joins."""
+    limit: int | None = None
+    per: str = ""
+    """The task's limit, if it is counted for each value of an argument: then the gate follows from the arguments."""
 
     def run(self, run_id: str, args: str, namespace: str, now: Instant) -> NewRun:
         """A run with these arguments, submitted now. InvalidInput if the instant that it is due at has passed."""
@@ -41,14 +45,21 @@ class Recipe(msgspec.Struct, frozen=True):
             _check_to_come(self.at, now)
             due_at = max(self.at, now)  # A run starts to wait when it is submitted, not earlier.
         expires_at = None if self.expires is None else due_at + self.expires
-        return msgspec.structs.replace(
+        run = msgspec.structs.replace(
             self.model, id=run_id, args=args, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at
         )
+        return self._limited(run) if self.per else run
 
     def runs(self, ids: Sequence[str], texts: Sequence[str], namespace: str, now: Instant) -> list[NewRun]:
         """A run for each of these arguments, submitted now."""
-        model, replace = self.run("", "", namespace, now), msgspec.structs.replace
-        return [replace(model, id=run_id, args=args) for run_id, args in zip(ids, texts, strict=True)]
+        model, replace = self.run("", "{}", namespace, now), msgspec.structs.replace
+        runs = [replace(model, id=run_id, args=args) for run_id, args in zip(ids, texts, strict=True)]
+        return [self._limited(run) for run in runs] if self.per else runs
+
+    def _limited(self, run: NewRun) -> NewRun:
+        if self.limit is None:
+            return run
+        return msgspec.structs.replace(run, gates=(task_gate(run.task, self.limit, self.per, run.args),))
 
 
 def make_recipe(
@@ -74,12 +85,13 @@ def make_recipe(
         queue=merged.queue,
         priority=merged.priority,
         options=options if subject is None else marked(options, subject),
-        gates=(Gate(f"task:{task}", merged.limit),) if merged.limit else (),
+        gates=(task_gate(task, merged.limit, "", ""),) if merged.limit else (),
         lines=(Gate(f"key:{key}", 1),) if key else (),
         **{name: values[name] for name in _FROM_OPTIONS if name in values},
     )
     model = connected(_unique(model, values))
-    return Recipe(model, values.get("delay", 0), values.get("at"), values.get("expires"), values.get("connection"))
+    times = (values.get("delay", 0), values.get("at"), values.get("expires"))
+    return Recipe(model, *times, values.get("connection"), merged.limit, merged.options.per)
 
 
 def _check_to_come(at: Instant, now: Instant) -> None:
@@ -163,12 +175,13 @@ def check_repeatable(run: Run) -> None:
         raise Conflict(f"run {run.id} has succeeded: to do its work again, submit the task again")
 
 
-async def repeat_run(store: Store, old: Run, run_id: str, limit: int | None, subject: str = "") -> NewRun:
-    """A new run of the same work, due now. Its gates are those that such runs have today: `limit` is the task's."""
+async def repeat_run(store: Store, old: Run, run_id: str, usual: Defaults, subject: str = "") -> NewRun:
+    """A new run of the same work, due now. Its gates are those that such runs have today: `usual` is what the task
+    says."""
     now = store.now()
     old = msgspec.structs.replace(old, region=home_of(old.region, old.options), options=without_move(old.options))
     twin = await _find_twin(store, old, now)
-    gates = (Gate(f"task:{old.task}", limit),) if limit else ()
+    gates = (task_gate(old.task, usual.limit, usual.options.per, old.args),) if usual.limit else ()
     lines = (Gate(f"key:{old.key}", 1),) if old.key else ()
     return NewRun(
         id=run_id,

@@ -58,6 +58,7 @@ from mainspring.sdk.task import (
     PlainTask,
     Task,
     TaskDecorator,
+    check_per,
     make_task,
     module_name,
     place_of,
@@ -412,14 +413,16 @@ class Mainspring:
             raise InvalidInput("name", name, "is a task that Mainspring provides", "choose another name")
         if name in self.tasks:
             raise InvalidInput("name", name, *_clash(self.tasks[name].function, function, of_job=of_job))
-        task = self.tasks[name] = make_task(self, name, function, read_defaults(values, Defaults()))
+        task = make_task(self, name, function, read_defaults(values, Defaults()))
+        check_per(task)
+        self.tasks[name] = task
         return task
 
     def _task_of_job(self, function: Callable[..., Any], values: Values) -> Task[..., Any]:
         if not isinstance(function, Task):
             execution = {word: values[word] for word in TaskWords.__annotations__ if word in values}
             return self._register(function, None, execution, of_job=True)
-        for word in ("limit", "rate", "batch", "batch_wait"):
+        for word in ("limit", "rate", "per", "batch", "batch_wait"):
             if word in values:
                 raise InvalidInput(word, values[word], "belongs to the task", "put it into @app.task")
         return self._find_task(function)

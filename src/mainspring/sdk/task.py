@@ -240,6 +240,19 @@ def make_task(app: Mainspring, name: str, function: Callable[..., Any], defaults
     return task
 
 
+def check_per(task: Task[..., Any]) -> None:
+    """Refuse a `per` that could not do anything."""
+    per, signature = task.defaults.options.per, task.signature
+    if not per:
+        return
+    if per not in signature.names and not signature.takes_rest:
+        raise InvalidInput("per", per, f"is not an argument of {signature}", "name one of its arguments")
+    if task.defaults.limit is None and task.defaults.rate is None:
+        raise InvalidInput("per", per, "has nothing to count", "give limit or rate, too")
+    if task.defaults.batch is not None:
+        raise InvalidInput("per", per, "does not go with batch, whose runs share one call", "leave one of them out")
+
+
 def _check_batch(task: Task[..., Any]) -> None:
     """Refuse what a task that is executed in batches cannot be: all its runs share one call, in the worker itself."""
     if task.defaults.batch is None:

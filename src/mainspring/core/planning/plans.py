@@ -18,6 +18,7 @@ from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instan
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, KeptOptions, NewRun
 from mainspring.core.planning.firing_limits import Bounds, runs_of
 from mainspring.core.runs.dependency import Fire, Upstream
+from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.schedules.cron import parse_cron
@@ -391,8 +392,10 @@ def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
     """The runs of one firing: one per region and index."""
     policy = job.policy
     # Commands have one task name for all: there a limit is the job's own.
-    limited = f"job:{job.id}" if job.task in PROVIDED_TASKS else f"task:{job.task}"
-    gates = [Gate(limited, job.limit)] if job.limit else []
+    own = job.task in PROVIDED_TASKS
+    gates = []
+    if job.limit:
+        gates = [Gate(f"job:{job.id}", job.limit) if own else task_gate(job.task, job.limit, job.options.per, job.args)]
     if policy.parallelism:
         gates.append(Gate(f"firing:{job.id}:{fire_at}", policy.parallelism))
     due_at = fire_at + jitter_of(job)

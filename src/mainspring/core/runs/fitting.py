@@ -9,7 +9,8 @@ from typing import Final, NamedTuple
 import msgspec
 
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
-from mainspring.core.model import Amendment, Claim, Gate, KeptOptions, RunOptions, TaskNotice, Worker
+from mainspring.core.model import Amendment, Claim, KeptOptions, RunOptions, TaskNotice, Worker
+from mainspring.core.runs.limits import task_gate
 
 ASIDE: Final[Duration] = 30 * SECOND
 """How long a worker whose code is too old for a run of a task leaves that task to others."""
@@ -74,7 +75,7 @@ def fill_in(claim: Claim, said: Collection[str], notice: TaskNotice) -> RunOptio
     declared = {name: getattr(notice.options, name) for name in _OPTIONS}
     filled = msgspec.structs.replace(kept, **(declared | given), said=None)
     priority = None if "priority" in said else notice.priority
-    gate = Gate(f"task:{notice.name}", notice.limit)
+    gate = task_gate(notice.name, notice.limit, notice.options.per, claim.args)
     reason = f"limited to {notice.limit} at once by its task"
     return Amendment(claim.run_id, claim.token, reason, _encode(filled).decode(), 0, priority, gate)
 

@@ -82,6 +82,7 @@ class TaskWords(ExecutionWords, total=False):
 
     limit: int | None
     rate: str | None
+    per: str | None
     batch: int | None
     batch_wait: Length | None
 
@@ -320,6 +321,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("key", NAME, (RUN, JOB), "Runs of one key run one after the other, in order of submission."),
         Option("limit", COUNT, (TASK, JOB), "How many runs of the task may run at once, on all workers together."),
         Option("rate", RATE, (TASK, JOB), "How many runs of the task may start in a time, on all workers: 10/m.", None),
+        Option("per", NAME._replace(json=None), (TASK, JOB), "Count limit and rate by this argument.", None),
         Option("batch", COUNT._replace(json=None), (TASK, JOB), "Up to this many runs are executed in one call.", None),
         Option(
             "batch_wait", SOME_DURATION._replace(json=None), (TASK, JOB), "How long a batch may take to fill.", None

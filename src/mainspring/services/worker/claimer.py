@@ -18,6 +18,7 @@ from mainspring.core.load.leadership import trusted_until
 from mainspring.core.load.rate_limits import Pace, format_pace
 from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
+from mainspring.core.runs.limits import Turns, share_of
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.runs.pools import PriorityPool, make_pools, room_of
 from mainspring.core.runs.priority import Ordering
@@ -219,30 +220,42 @@ class Claimer(Loop):
         """The rate limits of the tasks that have one."""
         return {name: notice.rate for name, notice in self._notices.items() if notice.rate is not None}
 
+    @cached_property
+    def _rate_turns(self) -> Turns:
+        return Turns()
+
     async def _pace(self, claims: Sequence[Claim], until: float) -> Sequence[Claim]:
-        """The claims that the rates of their tasks allow to start now. The others are handed back, and their tasks left
-        alone, until the rate allows the next."""
+        """The claims that the rates of their tasks allow to start now. The others are handed back until the rate allows
+        the next; a task that counts all its runs together is left alone as long."""
         started: list[Claim] = []
         late: list[AttemptContext] = []
         amendments: list[Amendment] = []
         waits: dict[str, Duration] = {}
         for claim in claims:
             rate = self._rates.get(claim.task)
-            if rate is not None and claim.task not in waits:
-                allowance = await self._store.spend(f"task:{claim.namespace}:{claim.task}", 1, rate)
+            share = share_of(self._notices[claim.task].options.per, claim.args) if rate is not None else ""
+            name = f"task:{claim.namespace}:{claim.task}{share}"
+            if rate is not None and name not in waits:
+                allowance = await self._store.spend(name, 1, rate)
                 if not allowance.granted:
-                    waits[claim.task] = allowance.wait
-                    self._aside[claim.task] = self.clock.monotonic() + allowance.wait / SECOND
-                    asyncio.get_running_loop().call_later(allowance.wait / SECOND, self._follow_hint)
-            if rate is None or claim.task not in waits:
+                    waits[name] = allowance.wait
+                    if not share:
+                        self._leave_alone(claim.task, allowance.wait)
+            if rate is None or name not in waits:
                 started.append(claim)
                 continue
-            reason = f"its task starts {format_pace(rate)} at most"
+            now = int(self.clock.monotonic() * SECOND)
+            delay = self._rate_turns.take(name, waits[name], rate, now) if share else waits[name]
+            reason = f"its task starts {format_pace(rate)} at most{share and ' for ' + share[1:]}"
             late.append(AttemptContext(claim, prepare(claim.options)))
-            amendments.append(Amendment(claim.run_id, claim.token, reason, claim.options, waits[claim.task]))
+            amendments.append(Amendment(claim.run_id, claim.token, reason, claim.options, delay))
         if late:
             self.amend(late, amendments, until)
         return started
+
+    def _leave_alone(self, task: str, wait: Duration) -> None:
+        self._aside[task] = self.clock.monotonic() + wait / SECOND
+        asyncio.get_running_loop().call_later(wait / SECOND, self._follow_hint)
 
     def _take(self, claims: Sequence[Claim], until: float, *, early: bool) -> None:
         if self.clock.monotonic() >= until:
