@@ -302,7 +302,7 @@ class TestTheRunningTask:
 
 TYPED = """
 from typing import assert_type
-from mainspring import Mainspring, Run, RunHandle, cron, every
+from mainspring import Graph, Mainspring, Run, RunHandle, cron, every
 from mainspring.operations.records import RunStory
 
 app = Mainspring()
@@ -334,6 +334,10 @@ async def use() -> None:
     assert_type(await app.runs.handle("x", encode).result(), str)
     assert_type(await app.runs.get("x"), RunStory)
     assert_type(await app.submit(upload, {"video": "v1"}), RunHandle[bytes])
+    assert_type(await (await app.chain(encode.call("v1"), upload.call("v1")).submit()).results(), list[bytes])
+    assert_type(app.group(encode.call("v1"), encode.call("v2")).then(report.call()), Graph[int])
+    assert_type(await (await encode.map([{"video": "v1"}], limit=2).submit()).results(), list[str])
+    assert_type(await app.upstream(encode), list[str])
     tidy("v1")
 
 async def misuse() -> None:

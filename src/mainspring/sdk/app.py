@@ -303,8 +303,19 @@ class Mainspring:
         by `then` waits for all of them. See `sdk.graph`."""
         return join(self, parts)
 
-    def chain(self, first: Graph[Any], *others: Graph[Any]) -> Graph[Any]:
-        """Calls or graphs one after another: each starts once those before it have succeeded."""
+    @overload
+    def chain(self, last: Graph[R], /) -> Graph[R]: ...
+    @overload
+    def chain(self, first: Graph[Any], last: Graph[R], /) -> Graph[R]: ...
+    @overload
+    def chain(self, first: Graph[Any], second: Graph[Any], last: Graph[R], /) -> Graph[R]: ...
+    @overload
+    def chain(self, first: Graph[Any], second: Graph[Any], third: Graph[Any], last: Graph[R], /) -> Graph[R]: ...
+    @overload
+    def chain(self, first: Graph[Any], /, *others: Graph[Any]) -> Graph[Any]: ...
+    def chain(self, first: Graph[Any], /, *others: Graph[Any]) -> Graph[Any]:
+        """Calls or graphs one after another: each starts once those before it have succeeded. The results are those of
+        the last one; beyond four parts, `then` keeps their type."""
         return reduce(lambda before, part: before.then(part), others, join(self, [first]))
 
     @overload
