@@ -294,9 +294,13 @@ spec:
 """
 
 
-def test_a_cronjob_is_compared_by_the_rules_of_its_controller(tmp_path: Path) -> None:
+OLDER = MANIFEST.replace("  timeZone: Europe/Berlin\n", "").replace('"30 2', '"TZ=Europe/Berlin 30 2')
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, OLDER], ids=["timeZone", "TZ="])
+def test_a_cronjob_is_compared_by_the_rules_of_its_controller(tmp_path: Path, manifest: str) -> None:
     file = tmp_path / "cronjob.yaml"
-    file.write_text(MANIFEST)
+    file.write_text(manifest)
     (found,) = read_cronjobs(file, NOW, namespace="default")
     seen = compare(found, NOW)
     assert walls(seen.ours[:2]) == ["28 02:30+0100", "29 03:00+0200"]
@@ -343,6 +347,16 @@ def test_schedules_of_dags_are_read_without_running_them(tmp_path: Path) -> None
     assert job_of(named["by_hand"]).trigger.__class__.__name__ == "ManualTrigger"
     assert "os.environ" in named["unknown"].why_not
     assert "object()" in named["assets"].why_not
+
+
+def test_a_file_of_dags_that_cannot_be_read_leaves_the_others_in(tmp_path: Path) -> None:
+    (tmp_path / "sales.py").write_text(DAGS)
+    (tmp_path / "broken.py").write_text("def x(:\n")
+    (tmp_path / "latin.py").write_bytes(b"# \xe9\n")
+    named = by_name(read_dags([tmp_path], NOW, namespace="default"))
+    assert job_of(named["sales"])
+    assert "invalid syntax" in named["broken"].why_not
+    assert named["latin"].job is None
 
 
 def test_a_dry_run_stores_nothing_and_an_import_stores_what_it_showed(

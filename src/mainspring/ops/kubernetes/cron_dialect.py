@@ -14,6 +14,7 @@ _NAMES = "SUN|MON|TUE|WED|THU|FRI|SAT|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NO
 _VALUE = rf"(?:[0-9]+|{_NAMES})"
 _PART = rf"(?:\*|{_VALUE}(?:-{_VALUE})?)(?:/[0-9]+)?"
 _FIELD = re.compile(rf"{_PART}(?:,{_PART})*", re.IGNORECASE)
+_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.+)")
 _SUNDAY = re.compile(r"(?<![0-9/])7(?![0-9])")
 
 
@@ -58,8 +59,11 @@ def _write_cron(expression: str, dialect: str | None) -> str:
 
 
 def read_schedule(schedule: str, zone: str | None) -> Trigger:
-    """The trigger of a CronJob's schedule. Without a zone, that of the controller is meant, which is mostly UTC."""
+    """The trigger of a CronJob's schedule. Without a zone, that of the controller is meant, which is mostly UTC. Older
+    controllers also take a zone before the fields."""
     trigger: Trigger
+    if (written := _ZONE.fullmatch(schedule.strip())) and zone is None:
+        zone, schedule = written.groups()
     if schedule.startswith(_EVERY):
         trigger = EveryTrigger(parse_duration(schedule.removeprefix(_EVERY), "spec.schedule"))
     else:

@@ -47,8 +47,9 @@ def read_dags(paths: list[Path], now: Instant, *, namespace: str) -> list[Found]
 def _read_file(path: Path, now: Instant, namespace: str) -> Iterator[Found]:
     try:
         tree = ast.parse(path.read_text(), str(path))
-    except SyntaxError as error:
-        raise InvalidInput("file", str(path), f"is not Python: {error}", "correct it, or leave it out") from None
+    except (SyntaxError, UnicodeDecodeError) as error:
+        yield left_out(str(path), path.stem, f"it is not Python: {error}")
+        return
     constants = {
         target.id: node.value
         for node in tree.body
