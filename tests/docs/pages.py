@@ -21,6 +21,14 @@ def without_code(text: str) -> str:
     return re.sub(r"`[^`\n]*`", "`code`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
 
 
+def sentences(page: Path) -> list[str]:
+    """The sentences of a page: of its paragraphs, lists and cells of tables."""
+    text = re.sub(r"<!--.*?-->|^(?:```.*?^```|#.*?$| {4}.*?$)", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", re.sub(r"`[^`]*`", "Code", text))
+    parts = re.split(r"\n\s*\n|\n\s*(?:[-*]|\d+\.) |\n\s*```|\n\||\|", text)
+    return [sentence for part in parts for sentence in re.split(r"(?<=[.!?])[)*\"]*\s+(?=[A-Z(*\"])", part)]
+
+
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as MkDocs and GitHub make them."""
     text = re.sub(r"^```.*?^```", "", page.read_text(), flags=re.MULTILINE | re.DOTALL)

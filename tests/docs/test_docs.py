@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of
+from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of, sentences
 
 from mainspring.cli.lazy import LazyGroup
 from mainspring.cli.main import cli
@@ -17,6 +17,7 @@ from mainspring.core.instants import parse_duration
 from mainspring.settings import Settings, describe_settings
 from mainspring.version import VERSION
 
+MOST_WORDS = 25
 PROMISE = "*exactly one record per due instant; at-least-once execution; at most one accepted result.*"
 
 
@@ -37,6 +38,20 @@ def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
         target = page.parent / path if path else page
         assert target.exists(), path
         assert not anchor or anchor in anchors(target), f"{path}#{anchor}"
+
+
+PROSE = [*PAGES, *PROJECT_PAGES, ROOT / "bench" / "README.md", *sorted((ROOT / "examples").rglob("README.md"))]
+
+
+@pytest.mark.parametrize("page", [page for page in PROSE if page.parent.name != "reference"], ids=name_of)
+def test_a_sentence_has_at_most_25_words(page: Path) -> None:
+    long = [each for each in sentences(page) if len(re.findall(r"\S*\w\S*", each)) > MOST_WORDS]
+    assert not long, f"{len(long)} longer ones, such as: {' '.join(long[0].split())}"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent.name != "decisions"], ids=name_of)
+def test_a_page_begins_with_what_its_reader_can_do_afterwards(page: Path) -> None:
+    assert name_of(page) == "README.md" or page.read_text().split("\n\n")[1].startswith("After this page ")
 
 
 def test_the_readme_makes_the_promise_in_its_exact_words() -> None:

@@ -157,9 +157,9 @@ def worker(
 
     It schedules nothing, and stores no jobs: where those that APP declares differ from the stored ones, it warns.
 
-    With --burst it exits with 0 once the queues and regions that it serves are empty, whatever became of the runs, and
-    with 1 if it was stopped before. Runs that other workers execute there count. Retries and runs of the future do
-    not count, nor do runs of paused queues or of tasks that APP does not have.
+    With --burst it exits with 0 once the queues and regions that it serves are empty, whatever became of the runs. It
+    exits with 1 if it was stopped before. Runs that other workers execute there count. Retries and runs of the future
+    do not count, nor do runs of paused queues or of tasks that APP does not have.
     """
     session.keep_stdout()
     app = open_app(session, ref, health_host=health_host, health_port=health_port, **_flags(words))
