@@ -1,6 +1,8 @@
 """Jobs as CronJobs and back: nothing that both can say is lost, and what one cannot say is named."""
 
 import json
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -261,16 +263,130 @@ def test_commands_need_an_image_and_functions_are_left_out(tmp_path: Path, capsy
     assert run(["export", "--kubernetes", "python", *store]) == 2
 
 
-def test_what_no_run_can_do_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}')
-    manifest = write_cronjob(job).manifest
-    pod = manifest["spec"]["jobTemplate"]["spec"]["template"]["spec"]
-    pod["containers"].append({"name": "second", "image": "j"})
-    with pytest.raises(InvalidInput, match="several containers"):
+def written(**spec: Any) -> dict[str, Any]:
+    """The manifest of a simple CronJob, with other values in its `spec`."""
+    manifest = write_cronjob(Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}')).manifest
+    manifest["spec"].update(spec)
+    return manifest
+
+
+def work_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    work: dict[str, Any] = manifest["spec"]["jobTemplate"]["spec"]
+    return work
+
+
+def pod_of(manifest: dict[str, Any]) -> dict[str, Any]:
+    pod: dict[str, Any] = work_of(manifest)["template"]["spec"]
+    return pod
+
+
+POD = "spec.jobTemplate.spec.template.spec"
+SIDECAR = {"name": "sidecar", "image": "j"}
+
+
+@pytest.mark.parametrize(
+    ("spoil", "problem"),
+    [
+        (lambda each: pod_of(each)["containers"].append(SIDECAR), "containers: 'main, sidecar' are not one container"),
+        (lambda each: pod_of(each).update(initContainers=[SIDECAR]), "initContainers: 'sidecar' runs before the"),
+        (lambda each: pod_of(each)["containers"][0].update(env=[{"name": "A", "value": 5}]), "env[0].value`"),
+        (lambda each: pod_of(each).update(restartPolicy="Always"), f"`$.{POD}.restartPolicy`"),
+        (lambda each: work_of(each).update(parallelism=0), "parallelism: 0 lets no pod start"),
+        (lambda each: work_of(each).update(completions=0), "`$.spec.jobTemplate.spec.completions`"),
+        (lambda each: work_of(each).update(backoffLimit="3"), "`$.spec.jobTemplate.spec.backoffLimit`"),
+        (lambda each: each["spec"].update(startingDeadlineSeconds="100"), "`$.spec.startingDeadlineSeconds`"),
+        (lambda each: each["spec"].update(concurrencyPolicy="forbid"), "'forbid' - at `$.spec.concurrencyPolicy`"),
+        (lambda each: each["spec"].update(schedule="0 0 12 * * ?"), "has seconds, which a CronJob cannot have"),
+        (lambda each: each["spec"].update(schedule="TZ=UTC @daily", timeZone="UTC"), "beside that of spec.timeZone"),
+        (lambda each: each["spec"].pop("jobTemplate"), "missing required field `jobTemplate` - at `$.spec`"),
+        (lambda each: each["metadata"].pop("name"), "missing required field `name` - at `$.metadata`"),
+        (lambda each: each.update(apiVersion="apps/v1"), "'apps/v1' - at `$.apiVersion`"),
+        (lambda each: each.update(metadata="j"), "is not a CronJob"),
+    ],
+)
+def test_what_no_run_can_do_is_refused_with_its_path(spoil: Callable[[dict[str, Any]], Any], problem: str) -> None:
+    manifest = written()
+    assert read_cronjob(manifest, "default", NOW).lost == []
+    spoil(manifest)
+    with pytest.raises(InvalidInput, match=re.escape(problem)):
         read_cronjob(manifest, "default", NOW)
-    with pytest.raises(InvalidInput, match="is not a CronJob"):
-        read_cronjob({"kind": "CronJob", "metadata": {"name": "x"}, "spec": {}}, "default", NOW)
-    file = tmp_path / "none.json"
-    file.write_text('{"kind": "Pod"}')
+
+
+def test_variables_and_quantities_are_read_as_kubernetes_reads_them() -> None:
+    manifest = written(concurrencyPolicy=None, suspend=None)
+    pod_of(manifest)["nodeSelector"] = None
+    pod_of(manifest)["serviceAccount"] = "reports"
+    pod_of(manifest)["containers"][0] |= {
+        "args": None,
+        "resources": {"limits": {"cpu": 2, "memory": "1Gi"}, "requests": {"cpu": 0.5}, "claims": [{"name": "gpu"}]},
+        "env": [
+            {"name": "PLAIN", "value": "1"},
+            {"name": "EMPTY"},
+            {"name": "NODE", "valueFrom": {"fieldRef": {"fieldPath": "spec.nodeName"}}},
+            {"name": "KEY", "valueFrom": {"secretKeyRef": {"name": "s", "key": "k", "optional": True}}},
+        ],
+        "envFrom": [{"configMapRef": {"name": "c"}}],
+    }
+    imported = read_cronjob(manifest, "default", NOW)
+    spec = msgspec.json.decode(imported.job.args, type=ContainerSpec)
+    assert spec.env == {"PLAIN": "1", "EMPTY": "", "KEY": SecretKey("s", "k")}
+    assert spec.resources == Resources({"cpu": "0.5"}, {"cpu": "2", "memory": "1Gi"})
+    assert spec.service_account == "reports"
+    container = f"{POD}.containers[0]"
+    assert [each.partition(": ")[0] for each in imported.lost] == [
+        f"{container}.resources.claims[0].name",
+        f"{container}.env[2].valueFrom.fieldRef.fieldPath",
+        f"{container}.env[3].valueFrom.secretKeyRef.optional",
+        f"{container}.envFrom[0].configMapRef.name",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "zone", "expected"),
+    [
+        ("TZ=Europe/Berlin 0 2 * * *", None, CronTrigger("0 2 * * *", "Europe/Berlin")),
+        ("CRON_TZ=Asia/Tokyo @daily", None, CronTrigger("@daily", "Asia/Tokyo")),
+        ("0 2 ? * MON-FRI", "Europe/Berlin", CronTrigger("0 2 * * MON-FRI", "Europe/Berlin")),
+        ("@Midnight", None, CronTrigger("@midnight", "UTC")),
+        ("@every 1h30m", None, EveryTrigger(90 * MINUTE)),
+    ],
+)
+def test_a_schedule_has_the_zone_and_spelling_of_its_controller(
+    schedule: str, zone: str | None, expected: CronTrigger | EveryTrigger
+) -> None:
+    assert read_cronjob(written(schedule=schedule, timeZone=zone), "default", NOW).job.trigger == expected
+
+
+def test_a_file_is_read_object_by_object(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, file = ("--store", f"sqlite:///{tmp_path / 'a.db'}"), tmp_path / "all.yaml"
+    elsewhere = SOURCE.replace("namespace: production", "namespace: staging")
+    other = "kind: ConfigMap\nmetadata: {name: colours}\n"
+    file.write_text(f"---\n{SOURCE}---\n{other}---\n---\n{elsewhere}")
+    for dry_run in (["--dry-run"], []):
+        assert run(["import", "kubernetes", str(file), *dry_run, *store]) == 0
+        reported = capsys.readouterr()
+        assert "port 1 job: daily-report-job." in reported.out.replace("Imported", "Would import")
+        assert "ConfigMap colours (colours) is left out: it is not a CronJob" in reported.err
+        assert "CronJob daily-report-job (daily-report-job) is left out: another of this name" in reported.err
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (b'{"kind": "Pod"}', "has no CronJob"),
+        (b"kind: List\nitems:\n", "has no CronJob"),
+        (b"", "has no CronJob"),
+        (b"- 1\n- 2\n", "has no CronJob"),
+        (b"kind: [CronJob\nspec: }", "is neither JSON nor YAML: line 2, column 5: "),
+        (b"\xff\xfe\x00", "is not text"),
+    ],
+)
+def test_a_file_without_a_cronjob_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], content: bytes, problem: str
+) -> None:
+    file = tmp_path / "none.yaml"
+    file.write_bytes(content)
     assert run(["import", "kubernetes", str(file), "--store", f"sqlite:///{tmp_path / 'a.db'}"]) == 2
-    assert "has no CronJob" in capsys.readouterr().err
+    reported = capsys.readouterr().err
+    assert problem in reported
+    assert len(reported.splitlines()) <= 3

@@ -137,10 +137,14 @@ def _import(session: Session, dry_run: bool, read: Reader, ref: str | None = Non
         now = app.clock.now() if is_missing else (await app.open()).now()
         operations = Operations(app, by="hand")
         done: list[tuple[Found, Comparison | None]] = []
+        taken: set[str] = set()
         for found in read(now, app.settings.namespace):
             each = found
-            if each.job is not None and not is_missing and await _exists(operations, each.name):
+            if each.job is not None and each.name in taken:
+                each = msgspec.structs.replace(each, job=None, why_not="another of this name is before it")
+            elif each.job is not None and not is_missing and await _exists(operations, each.name):
                 each = msgspec.structs.replace(each, job=None, why_not="a job of this name exists already")
+            taken.add(each.name)
             if each.job is not None and not dry_run:
                 await operations.jobs.create(each.job)
             done.append((each, None if each.job is None else compare(each, now)))

@@ -14,7 +14,7 @@ _NAMES = "SUN|MON|TUE|WED|THU|FRI|SAT|JAN|FEB|MAR|APR|MAY|JUN|JUL|AUG|SEP|OCT|NO
 _VALUE = rf"(?:[0-9]+|{_NAMES})"
 _PART = rf"(?:\*|{_VALUE}(?:-{_VALUE})?)(?:/[0-9]+)?"
 _FIELD = re.compile(rf"{_PART}(?:,{_PART})*", re.IGNORECASE)
-_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+(.+)")
+_ZONE = re.compile(r"(?:CRON_)?TZ=(\S+)\s+")
 _SUNDAY = re.compile(r"(?<![0-9/])7(?![0-9])")
 
 
@@ -60,13 +60,16 @@ def _write_cron(expression: str, dialect: str | None) -> str:
 
 def read_schedule(schedule: str, zone: str | None) -> Trigger:
     """The trigger of a CronJob's schedule. Without a zone, that of the controller is meant, which is mostly UTC. Older
-    controllers also take a zone before the fields."""
+    manifests have their zone in the schedule."""
     trigger: Trigger
-    if (written := _ZONE.fullmatch(schedule.strip())) and zone is None:
-        zone, schedule = written.groups()
+    if (stated := _ZONE.match(schedule)) is not None:
+        if zone is not None:
+            problem = "names a zone, beside that of spec.timeZone"
+            raise InvalidInput("spec.schedule", schedule, problem, "name it in spec.timeZone alone")
+        zone, schedule = stated[1], schedule[stated.end() :]
     if schedule.startswith(_EVERY):
         trigger = EveryTrigger(parse_duration(schedule.removeprefix(_EVERY), "spec.schedule"))
     else:
-        trigger = CronTrigger(schedule.strip().replace("?", "*"), zone or "UTC")
+        trigger = CronTrigger(_write_cron(schedule.replace("?", "*"), "unix"), zone or "UTC")
     check_trigger(trigger)
     return trigger

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,27 +13,25 @@ from mainspring.core.model import Job, JobPolicy, Overlap, RunOptions
 from mainspring.core.tasks.containers import ContainerSpec, Resources, SecretKey
 from mainspring.errors import InvalidInput
 from mainspring.ops.kubernetes.cron_dialect import read_schedule
-from mainspring.ops.kubernetes.writing import NAME_ANNOTATION, Manifest, kubernetes_retry
+from mainspring.ops.kubernetes.shapes import (
+    CronJob,
+    Manifest,
+    Metadata,
+    Quantities,
+    Variable,
+    Work,
+    unread,
+    without_nulls,
+)
+from mainspring.ops.kubernetes.writing import NAME_ANNOTATION, kubernetes_retry
 
 SUSPENDED = "suspended in the manifest"
+CRONJOB = "CronJob"
 _OVERLAPS: dict[str, Overlap] = {"Allow": "allow", "Forbid": "forbid", "Replace": "replace"}
-_SERVERS_OWN = ("uid", "resourceVersion", "generation", "creationTimestamp", "managedFields", "selfLink")
+_LISTS = ("List", "CronJobList")
 _APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_USUAL: dict[str, object] = {
-    "terminationMessagePath": "/dev/termination-log",
-    "terminationMessagePolicy": "File",
-    "dnsPolicy": "ClusterFirst",
-    "schedulerName": "default-scheduler",
-    "terminationGracePeriodSeconds": 30,
-    "securityContext": {},
-    "resources": {},
-    "creationTimestamp": None,
-    "completionMode": "NonIndexed",
-    "manualSelector": False,
-    "suspend": False,
-    "podReplacementPolicy": "TerminatingOrFailed",
-}
-"""What the API server adds to every manifest: nothing is lost with it."""
+_WORK = "spec.jobTemplate.spec"
+_POD = f"{_WORK}.template.spec"
 
 
 class Imported(msgspec.Struct, frozen=True):
@@ -45,23 +42,28 @@ class Imported(msgspec.Struct, frozen=True):
 
 
 def read_manifests(path: Path) -> list[Manifest]:
-    """The CronJobs of a file: JSON, or YAML where PyYAML is installed; single documents, several, or a List."""
-    text = path.read_text()
+    """The objects of a file, at least one of them a CronJob: JSON, or YAML where PyYAML is installed; single documents,
+    several, or a List."""
+    try:
+        text = path.read_text()
+    except UnicodeDecodeError:
+        raise InvalidInput("file", str(path), "is not text", "give a manifest in YAML or JSON") from None
     try:
         documents = [msgspec.json.decode(text)]
     except msgspec.DecodeError:
         documents = _read_yaml(path, text)
-    found: list[Manifest] = []
-    for document in documents:
-        items = document.get("items", []) if _kind(document) in ("List", "CronJobList") else [document]
-        found += [each for each in items if _kind(each) == "CronJob"]
-    if not found:
+    found = [each for document in documents for each in _objects(document)]
+    if not any(each.get("kind") == CRONJOB for each in found):
         raise InvalidInput("file", str(path), "has no CronJob", "give the manifest of one")
     return found
 
 
-def _kind(document: object) -> object:
-    return document.get("kind") if isinstance(document, dict) else None
+def _objects(document: object) -> Iterator[Manifest]:
+    if isinstance(document, dict):
+        if document.get("kind") in _LISTS:
+            yield from (each for each in document.get("items") or () if isinstance(each, dict))
+        else:
+            yield document
 
 
 def _read_yaml(path: Path, text: str) -> list[Any]:
@@ -72,156 +74,136 @@ def _read_yaml(path: Path, text: str) -> list[Any]:
         raise InvalidInput("file", str(path), problem, "install mainspring[kubernetes]") from None
     try:
         return list(yaml.safe_load_all(text))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = "" if mark is None else f"line {mark.line + 1}, column {mark.column + 1}: "
+        problem = f"is neither JSON nor YAML: {where}{error.problem}"
+        raise InvalidInput("file", str(path), problem, "correct it") from None
     except yaml.YAMLError as error:
         raise InvalidInput("file", str(path), f"is neither JSON nor YAML: {error}", "correct it") from None
 
 
 def read_cronjob(manifest: Manifest, namespace: str, now: Instant) -> Imported:
     """The job of a CronJob; InvalidInput if a job cannot run what it describes."""
-    rest = copy.deepcopy(manifest)
-    lost: list[str] = []
+    given = without_nulls(manifest)
     try:
-        job = _read_job(rest, namespace, now, lost)
-    except (KeyError, TypeError, AttributeError, ValueError, msgspec.ValidationError) as error:
-        if isinstance(error, InvalidInput):
-            raise
-        name = str(manifest.get("metadata", {}))[:100]
-        raise InvalidInput("manifest", name, f"is not a CronJob: {error!r}", "check it with kubectl") from None
-    return Imported(job, lost + [f"{path}: a job has nothing like it" for path in _leftovers(rest)])
+        cronjob = msgspec.convert(given, CronJob)
+    except msgspec.ValidationError as error:
+        metadata = given.get("metadata")
+        name = metadata.get("name", "") if isinstance(metadata, dict) else ""
+        raise InvalidInput("manifest", name, f"is not a CronJob: {error}", "check it with kubectl") from None
+    lost: list[str] = []
+    job = _read_job(cronjob, namespace, now, lost)
+    rest = [*_other_annotations(cronjob.metadata), *unread(given)]
+    return Imported(job, lost + [f"{path}: a job has nothing like it" for path in rest])
 
 
-def _read_job(rest: Manifest, namespace: str, now: Instant, lost: list[str]) -> Job:
-    for name in ("apiVersion", "kind", "status"):
-        rest.pop(name, None)
-    metadata, spec = rest["metadata"], rest["spec"]
-    work = spec["jobTemplate"]["spec"]
-    pod = work["template"]["spec"]
-    name, place, tags = _read_metadata(metadata)
-    trigger = read_schedule(spec.pop("schedule"), spec.pop("timeZone", None))
-    deadline = spec.pop("startingDeadlineSeconds", None)
+def _other_annotations(metadata: Metadata) -> Iterator[str]:
+    for name in metadata.annotations:
+        if name not in (NAME_ANNOTATION, _APPLIED):
+            yield f"metadata.annotations.{name}"
+
+
+def _read_job(cronjob: CronJob, namespace: str, now: Instant, lost: list[str]) -> Job:
+    metadata, spec = cronjob.metadata, cronjob.spec
+    work, deadline = spec.job_template.spec, spec.starting_deadline_seconds
     completions, parallelism = _read_counts(work, lost)
     retries = _read_retries(work, completions, lost)
-    options = RunOptions(
-        timeout=_read_timeout(work, pod, retries, completions, lost), retry=kubernetes_retry(retries), tags=tags
-    )
-    policy = JobPolicy(
-        overlap=_OVERLAPS[spec.pop("concurrencyPolicy", "Allow")],
-        start_deadline=None if deadline is None else deadline * SECOND,
-        keep_succeeded=spec.pop("successfulJobsHistoryLimit", 3),
-        keep_failed=spec.pop("failedJobsHistoryLimit", 1),
-        completions=completions,
-        parallelism=parallelism,
-    )
-    suspended = spec.pop("suspend", False)
-    container = _read_container(work, pod, place, lost)
     return Job(
         id="",
-        name=name,
+        name=metadata.annotations.get(NAME_ANNOTATION, metadata.name),
         task="container",
-        trigger=trigger,
+        trigger=read_schedule(spec.schedule, spec.time_zone),
         namespace=namespace,
-        args=msgspec.json.encode(container).decode(),
-        policy=policy,
-        options=options,
-        paused_at=now if suspended else None,
-        paused_why=SUSPENDED if suspended else "",
+        args=msgspec.json.encode(_read_container(work, metadata.namespace, lost)).decode(),
+        policy=JobPolicy(
+            overlap=_OVERLAPS[spec.concurrency_policy],
+            start_deadline=None if deadline is None else deadline * SECOND,
+            keep_succeeded=spec.successful_jobs_history_limit,
+            keep_failed=spec.failed_jobs_history_limit,
+            completions=completions,
+            parallelism=parallelism,
+        ),
+        options=RunOptions(
+            timeout=_read_timeout(work, retries, completions, lost),
+            retry=kubernetes_retry(retries),
+            tags=tuple(f"{label}={value}" for label, value in metadata.labels.items()),
+        ),
+        paused_at=now if spec.suspend else None,
+        paused_why=SUSPENDED if spec.suspend else "",
         created_at=now,
         updated_at=now,
     )
 
 
-def _read_metadata(metadata: Manifest) -> tuple[str, str | None, tuple[str, ...]]:
-    for name in _SERVERS_OWN:
-        metadata.pop(name, None)
-    annotations = metadata.get("annotations", {})
-    annotations.pop(_APPLIED, None)
-    name = metadata.pop("name")
-    tags = tuple(f"{label}={value}" for label, value in metadata.pop("labels", {}).items())
-    return annotations.pop(NAME_ANNOTATION, name), metadata.pop("namespace", None), tags
-
-
-def _read_counts(work: Manifest, lost: list[str]) -> tuple[int, int | None]:
+def _read_counts(work: Work, lost: list[str]) -> tuple[int, int | None]:
     """Completions, and how many of them at once; None: all."""
-    completions, parallelism = work.pop("completions", None), work.pop("parallelism", 1)
-    if completions is None:
-        completions = max(parallelism, 1)
-        if completions > 1:
-            lost.append("spec.jobTemplate.spec.completions: pods that share a queue become one run for each")
-    if completions > 1 and work.get("completionMode") == "Indexed":
-        del work["completionMode"]
-    if parallelism < 1:
+    if work.parallelism < 1:
         problem = "lets no pod start"
-        raise InvalidInput("spec.jobTemplate.spec.parallelism", parallelism, problem, "use spec.suspend to pause it")
-    return completions, parallelism if parallelism < completions else None
+        raise InvalidInput(f"{_WORK}.parallelism", work.parallelism, problem, "use spec.suspend to pause it")
+    completions = work.completions or work.parallelism
+    if work.completions is None and completions > 1:
+        lost.append(f"{_WORK}.completions: pods that share a queue become one run for each")
+    if work.completion_mode == "Indexed" and completions == 1:
+        lost.append(f"{_WORK}.completionMode: a job has nothing like it")
+    return completions, work.parallelism if work.parallelism < completions else None
 
 
-def _read_retries(work: Manifest, completions: int, lost: list[str]) -> int:
-    by_index, in_all = work.pop("backoffLimitPerIndex", None), work.pop("backoffLimit", None)
-    if by_index is not None:
-        return int(by_index)
+def _read_retries(work: Work, completions: int, lost: list[str]) -> int:
+    if work.backoff_limit_per_index is not None:
+        return work.backoff_limit_per_index
     if completions > 1:
-        lost.append(
-            "spec.jobTemplate.spec.backoffLimit: it counts all pods together there, and each run by itself here"
-        )
-    return 6 if in_all is None else int(in_all)
+        lost.append(f"{_WORK}.backoffLimit: it counts all pods together there, and each run by itself here")
+    return 6 if work.backoff_limit is None else work.backoff_limit
 
 
-def _read_timeout(work: Manifest, pod: Manifest, retries: int, completions: int, lost: list[str]) -> int | None:
-    whole, each = work.pop("activeDeadlineSeconds", None), pod.pop("activeDeadlineSeconds", None)
+def _read_timeout(work: Work, retries: int, completions: int, lost: list[str]) -> int | None:
+    whole, each = work.active_deadline_seconds, work.template.spec.active_deadline_seconds
     if whole is not None and (retries or completions > 1 or each is not None):
-        lost.append(
-            "spec.jobTemplate.spec.activeDeadlineSeconds: it covers all attempts there; a timeout covers one attempt"
-        )
+        lost.append(f"{_WORK}.activeDeadlineSeconds: it covers all attempts there; a timeout covers one attempt")
     given = whole if each is None else each
-    return None if given is None else int(given) * SECOND
+    return None if given is None else given * SECOND
 
 
-def _read_container(work: Manifest, pod: Manifest, place: str | None, lost: list[str]) -> ContainerSpec:
-    containers = pod.pop("containers")
-    if len(containers) != 1 or pod.get("initContainers"):
-        problem = "has several containers, and a run has one"
-        raise InvalidInput("spec.jobTemplate.spec.template.spec", len(containers), problem, "make it one container")
-    [container] = containers
-    container.pop("name", None)
-    if pod.pop("restartPolicy", "Never") == "OnFailure":
-        lost.append("spec.jobTemplate.spec.template.spec.restartPolicy: each attempt is its own container here")
-    if pod.get("serviceAccount") == pod.get("serviceAccountName"):
-        pod.pop("serviceAccount", None)
-    read = ContainerSpec(
-        image=container.pop("image"),
-        command=container.pop("command", []),
-        args=container.pop("args", []),
-        env=dict(_read_variable(each) for each in container.pop("env", [])),
-        cwd=container.pop("workingDir", None),
-        resources=msgspec.convert(container.pop("resources", {}), Resources),
-        pull=container.pop("imagePullPolicy", None),
-        service_account=pod.pop("serviceAccountName", None),
-        node_selector=pod.pop("nodeSelector", {}),
-        namespace=place,
-        ttl_after_finished=work.pop("ttlSecondsAfterFinished", None),
-    )
-    pod["containers"] = [container]
-    return msgspec.convert(msgspec.to_builtins(read), ContainerSpec)
+def _read_container(work: Work, place: str | None, lost: list[str]) -> ContainerSpec:
+    pod = work.template.spec
+    if pod.init_containers:
+        first = pod.init_containers[0].name
+        problem = "runs before the container of the pod, and a run has one container"
+        raise InvalidInput(f"{_POD}.initContainers", first, problem, "make it one container")
+    if len(pod.containers) != 1:
+        names = ", ".join(each.name for each in pod.containers)
+        raise InvalidInput(f"{_POD}.containers", names, "are not one container, as a run has", "make it one container")
+    if pod.restart_policy == "OnFailure":
+        lost.append(f"{_POD}.restartPolicy: each attempt is its own container here")
+    [container] = pod.containers
+    try:
+        return ContainerSpec(
+            image=container.image,
+            command=container.command,
+            args=container.args,
+            env=dict(_read_variables(container.env)),
+            cwd=container.working_dir,
+            resources=_read_resources(container.resources),
+            pull=container.image_pull_policy,
+            service_account=pod.service_account_name or pod.service_account,
+            node_selector=pod.node_selector,
+            namespace=place,
+            ttl_after_finished=work.ttl_seconds_after_finished,
+        )
+    except ValueError as error:
+        raise InvalidInput(f"{_POD}.containers[0]", container.name, f"cannot run: {error}", "correct it") from None
 
 
-def _read_variable(variable: Manifest) -> tuple[str, str | SecretKey]:
-    source = variable.get("valueFrom")
-    if source is None:
-        return variable["name"], variable.get("value", "")
-    if set(source) != {"secretKeyRef"} or set(source["secretKeyRef"]) != {"name", "key"}:
-        problem = "comes from something other than a key of a Secret"
-        raise InvalidInput("env", variable["name"], problem, "give its value, or a secretKeyRef with name and key")
-    return variable["name"], SecretKey(source["secretKeyRef"]["name"], source["secretKeyRef"]["key"])
+def _read_variables(variables: list[Variable]) -> Iterator[tuple[str, str | SecretKey]]:
+    """Without those from elsewhere than a Secret, which `unread` names."""
+    for each in variables:
+        if each.value_from is None:
+            yield each.name, each.value
+        elif each.value_from.secret_key_ref is not None:
+            yield each.name, SecretKey(each.value_from.secret_key_ref.name, each.value_from.secret_key_ref.key)
 
 
-def _leftovers(value: Any, path: str = "") -> Iterator[str]:
-    """The paths of what was not read, but for what the API server adds."""
-    if isinstance(value, dict):
-        for name, each in value.items():
-            if not (name in _USUAL and each == _USUAL[name]):
-                yield from _leftovers(each, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        for index, each in enumerate(value):
-            yield from _leftovers(each, f"{path}[{index}]")
-    else:
-        yield path
+def _read_resources(given: Quantities) -> Resources:
+    requests, limits = ({name: str(each) for name, each in part.items()} for part in (given.requests, given.limits))
+    return Resources(requests, limits)

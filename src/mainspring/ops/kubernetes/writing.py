@@ -16,8 +16,7 @@ from mainspring.core.tasks.containers import ContainerSpec, write_container, wri
 from mainspring.core.tasks.specs import CommandSpec, is_secret
 from mainspring.errors import InvalidInput
 from mainspring.ops.kubernetes.cron_dialect import write_schedule
-
-Manifest = dict[str, Any]
+from mainspring.ops.kubernetes.shapes import Manifest
 
 NAME_ANNOTATION = "mainspring/name"
 """The name of a job that no CronJob can have."""
