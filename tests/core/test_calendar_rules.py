@@ -114,3 +114,24 @@ def test_a_chain_may_not_grow_at_its_lower_end_either() -> None:
     known = _calendars(*_chain("c", DEEPEST), Calendar("below", ()))
     with pytest.raises(InvalidInput, match="deep"):
         check_calendar(Calendar("c0", (Other("below"),)), known)
+
+
+def test_a_calendar_with_very_many_rules_is_refused_one_with_very_many_days_is_not() -> None:
+    crons = tuple(CronRule(f"{number} 3 * * *") for number in range(50))
+    known = {"a": Calendar("a", crons), "b": Calendar("b", crons)}
+    check_calendar(known["b"], known)
+    check_calendar(Calendar("days", (Dates(tuple(f"2026-{1 + n // 28:02}-{1 + n % 28:02}" for n in range(300))),)), {})
+    for rules in ((*crons, *crons, crons[0]), (Other("a"), Other("b")), (Dates(("01-01/01-02",) * 100),)):
+        with pytest.raises(InvalidInput, match="use at most 100; single days do not count"):
+            check_calendar(Calendar("c", rules), known)
+
+
+def test_a_namespace_has_so_many_calendars_and_no_more() -> None:
+    known = {f"c{number}": Calendar(f"c{number}", (weekends(),)) for number in range(1_000)}
+    check_calendar(known["c7"], known)
+    with pytest.raises(InvalidInput, match="would be more than the 1000 of a namespace"):
+        check_calendar(Calendar("new", (weekends(),)), known)
+    many = Dates(tuple(f"{2026 + n // 300}-{1 + n % 300 // 28:02}-{1 + n % 28:02}" for n in range(900)))
+    large = {f"c{number}": Calendar(f"c{number}", (many,)) for number in range(22)}
+    with pytest.raises(InvalidInput, match="more than 20000 rules and days in all calendars"):
+        check_calendar(Calendar("new", (many,)), large)

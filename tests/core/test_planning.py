@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, parse_instant
 from mainspring.core.model import Job, JobPolicy
+from mainspring.core.planning import plans
 from mainspring.core.planning.plans import (
     AGED,
     LISTED_MISSES,
@@ -27,7 +28,7 @@ from mainspring.core.planning.plans import (
 )
 from mainspring.core.planning.revision import Revision, set_paused
 from mainspring.core.schedules.calendar_rules import Blackout, CronRule, DailyWindow, Weekdays, holidays
-from mainspring.core.schedules.calendars import Calendar, excluded, next_allowed_day
+from mainspring.core.schedules.calendars import Calendar, excluded, excluded_until, next_allowed_day
 from mainspring.core.schedules.triggers import (
     AfterTrigger,
     AtTrigger,
@@ -375,6 +376,57 @@ class TestCalendars:
         closed = {"closed": Calendar("closed", (CronRule("* * * 4 *"),))}
         job = replace(a_job(EveryTrigger(10 * MINUTE)), policy=JobPolicy(calendars=("closed",)))
         assert next_fire_at(job, parse_instant("2026-03-31T23:50Z"), closed) == parse_instant("2026-05-01T00:00Z")
+
+    def test_rules_by_the_second_are_crossed_for_the_night_by_a_job_of_every_second(self) -> None:
+        closed = {"closed": Calendar("closed", (CronRule("* * 0-8,18-23 * * *"),))}
+        job = replace(a_job(EveryTrigger(SECOND)), policy=JobPolicy(calendars=("closed",)))
+        assert next_fire_at(job, parse_instant("2026-03-31T17:59:59Z"), closed) == parse_instant("2026-04-01T09:00Z")
+
+
+class TestCalendarsWithVeryManyRules:
+    """A tenant may write them; what its jobs cost is bounded all the same."""
+
+    MOST = 25_000
+
+    @pytest.fixture
+    def looks(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many rules were looked at, each time."""
+        found: list[int] = []
+
+        def count(names: tuple[str, ...], instant: Instant, calendars: dict[str, Calendar]) -> Instant | None:
+            found.append(sum(len(calendars[name].rules) for name in names))
+            return excluded_until(names, instant, calendars)
+
+        monkeypatch.setattr(plans, "excluded_until", count)
+        return found
+
+    def calendars(self, count: int, last: str) -> dict[str, Calendar]:
+        """Each with rules that match once a year, and one that excludes every other second."""
+        rules = (*(CronRule(f"0 {number} 3 1 1 *") for number in range(59)), CronRule(last))
+        return {f"c{number}": Calendar(f"c{number}", rules) for number in range(count)}
+
+    @pytest.mark.parametrize("count", [1, 10])
+    def test_a_search_ends(self, looks: list[int], count: int) -> None:
+        calendars = self.calendars(count, "*/2 * * * * *")
+        job = replace(a_job(CronTrigger("*/2 * * * * *")), policy=JobPolicy(calendars=tuple(calendars)))
+        assert next_fire_at(job, START, calendars) is None
+        assert sum(looks) <= self.MOST
+
+    def test_a_move_to_another_day_ends_too(self, looks: list[int]) -> None:
+        calendars = self.calendars(10, "* * * * * *")
+        policy = JobPolicy(calendars=tuple(calendars), on_excluded="next_day")
+        job = replace(a_job(CronTrigger("7 */2 * * *")), policy=policy)
+        assert next_fire_at(job, START, calendars) is None
+        assert sum(looks) <= self.MOST
+
+    @pytest.mark.parametrize("count", [1, 10])
+    def test_so_do_all_searches_of_one_plan(self, looks: list[int], count: int) -> None:
+        calendars = self.calendars(count, "1-58 * * * * *")
+        job = replace(a_job(EveryTrigger(SECOND)), policy=JobPolicy(calendars=tuple(calendars)), next_fire_at=START)
+        made = plan(job, START + 10 * DAY, calendars)
+        assert made.next_fire_at is not None
+        assert made.next_fire_at > START + 10 * DAY, "all is accounted for"
+        assert sum(looks) <= 8 * self.MOST
 
 
 def resumed(job: Job, now: Instant, calendars: dict[str, Calendar]) -> Revision:

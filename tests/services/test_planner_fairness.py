@@ -132,6 +132,28 @@ async def test_namespaces_share_what_is_written_at_first(
     assert len(line.batches[0]) == namespaces, "no namespace waits for the three hundred of another"
 
 
+async def test_jobs_that_take_long_to_plan_do_not_delay_others(
+    store: Any, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = planner_module.plan
+
+    def plan_slowly(job: Job, *args: Any) -> Plan:
+        clock.advance("30ms" if job.namespace == "bad" else "0s")
+        return plan(job, *args)
+
+    monkeypatch.setattr(planner_module, "plan", plan_slowly)
+    for number in range(100):
+        await stored(store, f"job-{number}", "bad", SECOND * 20)
+    victims = [await stored(store, f"victim-{number}", "good", SECOND * 20) for number in range(20)]
+    line = Counting(store)
+    clock.jump("21s")
+    async with turning(make_planner(line, clock)):
+        await let_pass(clock, "10s")
+    assert sum(line.batches[0].values()) <= 4 + len(victims), "what was planned is written before more is"
+    late = [(await firings(store, victim))[0] for victim in victims]
+    assert max(late) < 2, "all of them are written within the first few batches"
+
+
 async def test_what_is_written_ahead_keeps_to_the_rate_too(store: Any, clock: JumpingClock) -> None:
     using = msgspec.structs.replace(USUAL, firing_rate=100)
     for number in range(150):

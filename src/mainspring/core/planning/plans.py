@@ -20,7 +20,14 @@ from mainspring.core.planning.firing_limits import Bounds, runs_of
 from mainspring.core.runs.dependency import Fire, Upstream
 from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.outcome import Next
-from mainspring.core.schedules.calendars import Calendar, excluded, excluded_until, next_allowed_day
+from mainspring.core.schedules.calendars import (
+    SEARCHED_DAYS,
+    Calendar,
+    count_rules,
+    excluded,
+    excluded_until,
+    next_allowed_day,
+)
 from mainspring.core.schedules.cron import parse_cron
 from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
 from mainspring.core.states import FAILED
@@ -32,9 +39,17 @@ LISTED_MISSES = 100
 """The most missed instants of one plan that have a row each; older ones share one row."""
 _COUNTED = 1_000
 """The most instants that one plan visits one by one (more, if more may be caught up); older ones share one row."""
+_FEW_RULES = 20
+"""A job that obeys more rules of calendars has fewer instants visited, so that a plan takes no longer."""
 AGED = 10 * SECOND
 """A run that is made later than this after its instant is due when it is made: what was missed for hours has not waited
 for a worker that long, and must neither outrank what has nor count as a backlog of hours."""
+_MOST_LOOKS = 20_000
+"""A search for allowed instants compares about as many with rules of calendars, tens of milliseconds of work. Then it
+gives up, so that no calendar delays other jobs. A job that obeys many rules gets fewer steps."""
+_LEAST_STEPS = 40
+_STEPS_A_FIND = 3
+"""Each instant that is found pays for this many further steps."""
 _MOST_MOVED_A_DAY = 24
 LONGEST_STRETCH = 31 * DAY
 _LARGEST_SHIFT = 2 * HOUR
@@ -83,18 +98,7 @@ def next_fire_at(job: Job, after: Instant, calendars: Calendars) -> Instant | No
     With `on_excluded="next_day"` an excluded instant moves to the same time on the next allowed day. Not so for a job
     that is due more than 24 times a day: its next allowed instant comes soon enough.
     """
-    policy = job.policy
-    if policy.max_firings is not None and job.fired >= policy.max_firings:
-        return None
-    if policy.start_at is not None:
-        after = max(after, policy.start_at - 1)
-    if not policy.calendars:
-        found = next_fire(job.trigger, after, job.created_at)
-    elif is_moved_to_next_day(job):
-        found = _next_moved(job, after, calendars)
-    else:
-        found = _next_allowed(job, after, calendars)
-    return None if found is not None and policy.end_at is not None and found > policy.end_at else found
+    return _Search(job, calendars).next_after(after)
 
 
 def is_moved_to_next_day(job: Job) -> bool:
@@ -109,71 +113,106 @@ def _is_rare(trigger: Trigger) -> bool:
     return not isinstance(trigger, EveryTrigger) or trigger.period * _MOST_MOVED_A_DAY >= DAY
 
 
-def _next_allowed(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
-    candidate, steps = next_fire(job.trigger, after, job.created_at), 0
-    while candidate is not None and not _in_vain(steps, candidate - after):
-        until = excluded_until(job.policy.calendars, candidate, calendars)
+class _Search:
+    """Finds instants of a job in bounded time. Once its steps are used up, it finds nothing more."""
+
+    def __init__(self, job: Job, calendars: Calendars) -> None:
+        self._job = job
+        self._calendars = calendars
+        self._names = job.policy.calendars
+        self.rules = count_rules(self._names, calendars) if self._names else 0
+        self._steps = max(_MOST_LOOKS // max(self.rules, 1), _LEAST_STEPS)
+
+    def next_after(self, after: Instant) -> Instant | None:
+        """The first instant strictly after `after` at which the job is due."""
+        policy = self._job.policy
+        if policy.max_firings is not None and self._job.fired >= policy.max_firings:
+            return None
+        if policy.start_at is not None:
+            after = max(after, policy.start_at - 1)
+        if not self._names:
+            found = self._following(after)
+        elif is_moved_to_next_day(self._job):
+            found = self._next_moved(after)
+        else:
+            found = self._next_allowed(after)
+        self._steps += _STEPS_A_FIND
+        return None if found is not None and policy.end_at is not None and found > policy.end_at else found
+
+    def _following(self, after: Instant) -> Instant | None:
+        return next_fire(self._job.trigger, after, self._job.created_at)
+
+    def _next_allowed(self, after: Instant) -> Instant | None:
+        candidate, steps = self._following(after), 0
+        while candidate is not None and self._steps > 0 and not _in_vain(steps, candidate - after):
+            self._steps, steps = self._steps - 1, steps + 1
+            until = excluded_until(self._names, candidate, self._calendars)
+            if until is None:
+                return candidate
+            candidate = self._following(until - 1)
+        return None
+
+    def _next_moved(self, after: Instant) -> Instant | None:
+        """The first instant after `after`, where excluded instants move to the same time on the next allowed day."""
+        hopeless: set[time] = set()
+        best: Instant | None = None
+        candidate, steps = self._following(after), 0
+        while candidate is not None and (best is None or candidate < best) and self._steps > 0:
+            if _in_vain(steps, candidate - after):
+                break
+            moved, until = self._moved(candidate, hopeless)
+            steps += 1
+            best = _earlier(best, moved)
+            candidate = self._following(until)
+        earlier = self._following(self._start_of_stretch(after) - DAY)
+        while earlier is not None and earlier <= after and self._steps > 0:
+            if best is None or _may_move_between(earlier, after, best):
+                moved, _ = self._moved(earlier, hopeless)
+                best = best if moved is None or moved <= after else _earlier(best, moved)
+            earlier = self._following(earlier)
+        return best
+
+    def _start_of_stretch(self, after: Instant) -> Instant:
+        """The first of the days before `after` on which its time of day is excluded, or `after` itself."""
+        start = after
+        while start > after - LONGEST_STRETCH and excluded(self._names, start - DAY, self._calendars) is not None:
+            start -= DAY
+        return start
+
+    def _moved(self, instant: Instant, hopeless: set[time]) -> tuple[Instant | None, Instant]:
+        """Where an instant moves to, and from where to search on. Finding that a time of day is excluded for two years
+        takes long: `hopeless` remembers it."""
+        self._steps -= 1
+        until = excluded_until(self._names, instant, self._calendars)
         if until is None:
-            return candidate
-        candidate, steps = next_fire(job.trigger, until - 1, job.created_at), steps + 1
-    return None
+            return instant, instant
+        trigger = self._job.trigger
+        zone = trigger.tz if isinstance(trigger, CronTrigger) else "UTC"
+        clock = to_datetime(instant, zone).time()
+        if clock in hopeless:
+            return None, until - 1
+        days = max(min(SEARCHED_DAYS, self._steps), 0)
+        moved = next_allowed_day(instant, self._names, self._calendars, zone, days)
+        self._steps -= days if moved is None else (moved - instant) // DAY
+        if moved is None:
+            hopeless.add(clock)
+            return None, until - 1
+        return moved, instant
 
 
 def _in_vain(steps: int, passed: Duration) -> bool:
     """Whether to give up the search for an allowed instant: after five years, unless the job is due very rarely."""
-    return steps > 50_000 or (steps > 2_000 and passed > 5 * 366 * DAY)
-
-
-def _next_moved(job: Job, after: Instant, calendars: Calendars) -> Instant | None:
-    """The first instant after `after`, where excluded instants move to the same time on the next allowed day."""
-    hopeless: set[time] = set()
-    best: Instant | None = None
-    candidate, steps = next_fire(job.trigger, after, job.created_at), 0
-    while candidate is not None and (best is None or candidate < best) and not _in_vain(steps, candidate - after):
-        moved, until = _moved(job, candidate, calendars, hopeless)
-        best = _earlier(best, moved)
-        candidate, steps = next_fire(job.trigger, until, job.created_at), steps + 1
-    earlier = next_fire(job.trigger, _start_of_stretch(job, after, calendars) - DAY, job.created_at)
-    while earlier is not None and earlier <= after:
-        if best is None or _may_move_between(earlier, after, best):
-            moved, _ = _moved(job, earlier, calendars, hopeless)
-            best = best if moved is None or moved <= after else _earlier(best, moved)
-        earlier = next_fire(job.trigger, earlier, job.created_at)
-    return best
+    return steps > 2_000 and passed > 5 * 366 * DAY
 
 
 def _earlier(one: Instant | None, other: Instant | None) -> Instant | None:
     return other if one is None else one if other is None else min(one, other)
 
 
-def _start_of_stretch(job: Job, after: Instant, calendars: Calendars) -> Instant:
-    """The first of the days before `after` on which its time of day is excluded, or `after` itself."""
-    start = after
-    while start > after - LONGEST_STRETCH and excluded(job.policy.calendars, start - DAY, calendars) is not None:
-        start -= DAY
-    return start
-
-
 def _may_move_between(instant: Instant, low: Instant, high: Instant) -> bool:
     """Whether some days by the clock after an instant may lie between two others: cheaper than to ask the calendars."""
     reached = low + (instant - low) % DAY
     return reached - low < high - low + _LARGEST_SHIFT or reached - low > DAY - _LARGEST_SHIFT
-
-
-def _moved(job: Job, instant: Instant, calendars: Calendars, hopeless: set[time]) -> tuple[Instant | None, Instant]:
-    """Where an instant moves to, and from where to search on. Finding that a time of day is excluded for two years
-    takes long: `hopeless` remembers it."""
-    names = job.policy.calendars
-    until = excluded_until(names, instant, calendars)
-    if until is None:
-        return instant, instant
-    zone = job.trigger.tz if isinstance(job.trigger, CronTrigger) else "UTC"
-    clock = to_datetime(instant, zone).time()
-    moved = None if clock in hopeless else next_allowed_day(instant, names, calendars, zone)
-    if moved is None:
-        hopeless.add(clock)
-        return None, until - 1
-    return moved, instant
 
 
 def plan(job: Job, now: Instant, calendars: Calendars, bounds: Bounds = UNBOUNDED) -> Plan:
@@ -242,31 +281,32 @@ def _due_instants(
     """All instants from the next fire time to now; of very many only the newest, and one row for those before them,
     with the reason."""
     assert job.next_fire_at is not None
-    first, most = job.next_fire_at, _COUNTED
+    search = _Search(job, calendars)
+    first, most = job.next_fire_at, _COUNTED if search.rules <= _FEW_RULES else _COUNTED * _FEW_RULES // search.rules
     if job.policy.misfire == "all":
         most = max(most, job.policy.catch_up_limit)
-    instants = [first, *islice(_instants_after(job, first, now, calendars), most)]
+    instants = [first, *islice(_instants_after(search, first, now), most)]
     if len(instants) <= most:
         return (), instants
-    newest = _newest_instants(job, first, now, most, calendars)
-    last_at = max([first, *_newest_instants(job, first, newest[0] - 1, 1, calendars)])
+    newest = _newest_instants(search, first, now, most)
+    last_at = max([first, *_newest_instants(search, first, newest[0] - 1, 1)])
     return (PlannedFiring(first, "missed", reason, last_at=last_at, count=0),), newest
 
 
-def _instants_after(job: Job, after: Instant, until: Instant, calendars: Calendars) -> Iterator[Instant]:
-    instant = next_fire_at(job, after, calendars)
+def _instants_after(search: _Search, after: Instant, until: Instant) -> Iterator[Instant]:
+    instant = search.next_after(after)
     while instant is not None and instant <= until:
         yield instant
-        instant = next_fire_at(job, instant, calendars)
+        instant = search.next_after(instant)
 
 
-def _newest_instants(job: Job, after: Instant, until: Instant, count: int, calendars: Calendars) -> list[Instant]:
+def _newest_instants(search: _Search, after: Instant, until: Instant, count: int) -> list[Instant]:
     """The last `count` instants in (after, until], found from the end: years of seconds are not visited one by one."""
     found: list[Instant] = []
     span: Duration = SECOND
     while until > after and len(found) < count:
         start = max(until - span, after)
-        part = list(islice(_instants_after(job, start, until, calendars), count + 1))
+        part = list(islice(_instants_after(search, start, until), count + 1))
         if len(part) > count:
             span //= 2
             continue

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import date, datetime, time, timedelta
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
@@ -31,12 +32,17 @@ from mainspring.core.schedules.calendar_rules import (
     ends_of,
     references,
 )
-from mainspring.core.schedules.cron import parse_cron
+from mainspring.core.schedules.cron import ALL_SECONDS, Cron, parse_cron
 from mainspring.errors import InvalidInput, NotFound
 
 MOST_PARTS = 1_000
-"""Each instant is compared with every rule: a calendar with very many would delay the planner."""
-_SEARCHED_DAYS = 731
+"""Rules and days of a calendar, with those of the calendars that it refers to."""
+MOST_RULES = 100
+"""The same without single days, which are found by a look-up. Each instant is compared with every rule: a calendar with
+very many would delay the planner."""
+MOST_CALENDARS, MOST_PARTS_OF_ALL = 1_000, 20_000
+"""Those of one namespace: a planner holds all of them."""
+SEARCHED_DAYS = 731
 _ONE_DAY = timedelta(days=1)
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -70,18 +76,23 @@ def excluded_until(names: Iterable[str], instant: Instant, calendars: Mapping[st
     return reading.steady_until()
 
 
+def count_rules(names: Iterable[str], calendars: Mapping[str, Calendar]) -> int:
+    """How many rules an instant is compared with: those of these calendars, and of all that they refer to."""
+    return sum(_count_rules(calendars[name].rules) for name in _reached(names, calendars))
+
+
 def next_allowed_day(
-    instant: Instant, names: Iterable[str], calendars: Mapping[str, Calendar], zone: str
+    instant: Instant, names: Iterable[str], calendars: Mapping[str, Calendar], zone: str, days: int = SEARCHED_DAYS
 ) -> Instant | None:
-    """The same time by the clocks of `zone` on the next day on which it is allowed; None if none comes in two years.
+    """The same time by the clocks of `zone` on the next day on which it is allowed; None if none comes in these days.
 
     Where the clocks skip that time, it is the instant of the jump; where they show it twice, the first.
     """
     names = tuple(names)
     wall = to_datetime(instant, zone).replace(tzinfo=None)
-    last_day = min(_SEARCHED_DAYS, (LATEST - instant) // DAY - 1)
-    for days in range(1, last_day + 1):
-        candidate = from_wall(wall + timedelta(days=days), zone)
+    last_day = min(days, (LATEST - instant) // DAY - 1)
+    for number in range(1, last_day + 1):
+        candidate = from_wall(wall + timedelta(days=number), zone)
         if excluded(names, candidate, calendars) is None:
             return candidate
     return None
@@ -166,6 +177,8 @@ class _Reading:
 
 
 def _match(rule: SimpleRule, moment: datetime) -> str | None:
+    if isinstance(rule, CronRule):
+        return _describe(rule) if _excluding(rule.expression).matches_wall(moment) else None
     # ISO texts of one form sort as the times that they stand for, and a shorter one as its own beginning. So a rule's
     # texts are compared as they are, and need no parsing at each evaluation.
     shown = moment.isoformat()
@@ -174,15 +187,26 @@ def _match(rule: SimpleRule, moment: datetime) -> str | None:
             day = WEEKDAYS[moment.weekday()]
             return day if day in days else None
         case Dates(dates):
-            return next((text for text in dates if _covers(text, shown[:10])), None)
+            return _covering(tuple(dates), shown[:10])
         case DailyWindow(start, end):
             clock = shown[11:]
             matches = start <= clock < end if start < end else clock >= start or clock < end
         case Blackout(start, end):
             matches = start <= shown < end
-        case CronRule(expression):
-            matches = _cron_matches(expression, moment)
     return _describe(rule) if matches else None
+
+
+def _covering(dates: tuple[str, ...], day: str) -> str | None:
+    """Which of the texts of a `Dates` rule names a day."""
+    single, ranges = _split_dates(dates)
+    found = single.get(day) or single.get(day[len("2026-") :])
+    return found or next((text for text in ranges if _covers(text, day)), None)
+
+
+@lru_cache(maxsize=1024)
+def _split_dates(dates: tuple[str, ...]) -> tuple[Mapping[str, str], tuple[str, ...]]:
+    """The texts of a `Dates` rule: those of single days, by day, and the ranges."""
+    return {ends_of(text)[0]: text for text in dates if "/" not in text}, tuple(text for text in dates if "/" in text)
 
 
 def _covers(text: str, day: str) -> bool:
@@ -191,26 +215,23 @@ def _covers(text: str, day: str) -> bool:
     return first <= shown <= last if first <= last else shown >= first or shown <= last
 
 
-def _cron_matches(expression: str, moment: datetime) -> bool:
-    return parse_cron(expression).matches_wall(moment if _has_seconds(expression) else moment.replace(second=0))
-
-
-def _has_seconds(expression: str) -> bool:
-    return len(expression.split()) >= 6
+@lru_cache(maxsize=4096)
+def _excluding(expression: str) -> Cron:
+    """The expression of a rule. One without seconds excludes whole minutes."""
+    cron = parse_cron(expression)
+    return cron if len(expression.split()) >= 6 else msgspec.structs.replace(cron, seconds=ALL_SECONDS)
 
 
 def _next_change(rule: SimpleRule, moment: datetime) -> datetime:
     """The first reading after `moment`, midnight at the latest, at which the rule may cease or begin to match."""
+    if isinstance(rule, CronRule):
+        return _excluding(rule.expression).changes_at(moment)
     today = datetime.combine(moment, time())
     match rule:
         case DailyWindow(start, end):
             marks = [datetime.combine(moment, time.fromisoformat(text)) for text in (start, end)]
         case Blackout(start, end):
             marks = [datetime.fromisoformat(text) for text in (start, end)]
-        case CronRule(expression) if _has_seconds(expression):
-            marks = [moment.replace(microsecond=0) + timedelta(seconds=1)]
-        case CronRule():
-            marks = [moment.replace(second=0, microsecond=0) + timedelta(minutes=1)]
         case Dates() | Weekdays():
             marks = []
     return min(mark for mark in (*marks, today + _ONE_DAY) if mark > moment)
@@ -247,14 +268,29 @@ def check_calendar(calendar: Calendar, known: Mapping[str, Calendar]) -> None:
     edges = _edges(calendars)
     check_acyclic(edges, "rules")
     parts = {name: count_parts(each.rules) for name, each in calendars.items()}
+    rules = {name: _count_rules(each.rules) for name, each in calendars.items()}
+    _check_room(calendar.name, known, sum(parts.values()))
     heights: dict[str, int] = {}
     for name in edges:
-        if (total := sum(parts[each] for each in _reached(name, edges))) > MOST_PARTS:
+        reached = _follow(name, edges)
+        if (total := sum(parts[each] for each in reached)) > MOST_PARTS:
             problem = f"has {total} rules and days, with those of the calendars that it refers to"
             raise InvalidInput("rules", name, problem, f"use at most {MOST_PARTS}; a range of days counts as one")
+        if (total := sum(rules[each] for each in reached)) > MOST_RULES:
+            problem = f"has {total} rules and ranges of days, with those of the calendars that it refers to"
+            raise InvalidInput("rules", name, problem, f"use at most {MOST_RULES}; single days do not count")
         if _height(name, edges, heights) > DEEPEST:
             problem = f"refers to calendars that refer to others, more than {DEEPEST} deep"
             raise InvalidInput("rules", name, problem, "name the last of them directly")
+
+
+def _check_room(name: str, known: Mapping[str, Calendar], parts: int) -> None:
+    if name not in known and len(known) >= MOST_CALENDARS:
+        problem, remedy = f"would be more than the {MOST_CALENDARS} of a namespace", "remove those that nothing uses"
+        raise InvalidInput("name", name, problem, remedy)
+    if parts > MOST_PARTS_OF_ALL:
+        problem = f"would make more than {MOST_PARTS_OF_ALL} rules and days in all calendars of the namespace"
+        raise InvalidInput("rules", name, problem, "remove calendars that nothing uses, and days that have passed")
 
 
 def settled(calendar: Calendar) -> Calendar:
@@ -270,10 +306,30 @@ def settled(calendar: Calendar) -> Calendar:
 def calendars_over(name: str, calendars: Mapping[str, Calendar]) -> frozenset[str]:
     """A calendar and all that refer to it, also by way of others: what changes when it does."""
     edges = _edges(calendars)
-    return frozenset(each for each in {*edges, name} if name in _reached(each, edges))
+    return frozenset(each for each in {*edges, name} if name in _follow(each, edges))
 
 
-def _reached(name: str, edges: Mapping[str, tuple[str, ...]]) -> set[str]:
+def _reached(names: Iterable[str], calendars: Mapping[str, Calendar]) -> set[str]:
+    """Calendars and all that they refer to, as far as they are known."""
+    found, left = set[str](), [*names]
+    while left:
+        name = left.pop()
+        if name not in found and name in calendars:
+            found.add(name)
+            left += references(calendars[name].rules)
+    return found
+
+
+def _count_rules(rules: Iterable[Rule]) -> int:
+    total = 0
+    for rule in rules:
+        if isinstance(rule, Not):
+            total += _count_rules(rule.rules)
+        total += 1 + len(_split_dates(tuple(rule.dates))[1]) if isinstance(rule, Dates) else 1
+    return total
+
+
+def _follow(name: str, edges: Mapping[str, tuple[str, ...]]) -> set[str]:
     """A calendar and all that it refers to."""
     found, left = {name}, [name]
     while left:

@@ -51,6 +51,8 @@ MACROS = {
 _NAMED_STEP = re.compile(r"[A-Za-z]{3}.*/[0-9]+")
 _WALL_EPOCH = datetime(1970, 1, 1)
 _DAY_S = 86_400
+_HOUR_S, _MINUTE_S = 3_600, 60
+ALL_SECONDS = _ALL_MINUTES = (1 << 60) - 1
 _NO_OFFSET = timedelta()
 # Later than the end of the last year in every zone; beyond it nothing fires, and far beyond datetime would overflow.
 _END_S = (datetime(LAST_YEAR + 1, 1, 3) - _WALL_EPOCH).days * _DAY_S
@@ -87,6 +89,26 @@ class Cron(msgspec.Struct, frozen=True):
         return bool(
             self.hours >> moment.hour & self.minutes >> moment.minute & self.seconds >> moment.second & 1
         ) and self.days.contains(moment)
+
+    def changes_at(self, moment: datetime) -> datetime:
+        """The first wall-clock time after a naive datetime, midnight at the latest, at which it may begin or cease to
+        match. A match that goes on from one minute or hour to the next may be cut short there."""
+        today = datetime(moment.year, moment.month, moment.day)
+        found: int | None = _DAY_S
+        if self.days.contains(moment):
+            clock = moment.hour * _HOUR_S + moment.minute * _MINUTE_S + moment.second
+            found = self._end_of_match(moment) if self.matches_wall(moment) else self._next_clock(clock + 1)
+        return today + timedelta(seconds=_DAY_S if found is None else found)
+
+    def _end_of_match(self, moment: datetime) -> int:
+        hour, minute, second = moment.hour, moment.minute, moment.second
+        second = _first_missing(self.seconds, second)
+        if second < 60:
+            return hour * _HOUR_S + minute * _MINUTE_S + second
+        minute = _first_missing(self.minutes, minute) if self.seconds == ALL_SECONDS else minute + 1
+        if minute < 60 or self.seconds != ALL_SECONDS:
+            return hour * _HOUR_S + minute * _MINUTE_S
+        return (_first_missing(self.hours, hour) if self.minutes == _ALL_MINUTES else hour + 1) * _HOUR_S
 
     def __repr__(self) -> str:
         return f"Cron({self.expression!r}, dialect={self.dialect!r})"
@@ -152,6 +174,11 @@ class Cron(msgspec.Struct, frozen=True):
             hour += 1 + lowest_bit(hours)
             return hour * 3600 + lowest_bit(self.minutes) * 60 + lowest_bit(self.seconds)
         return None
+
+
+def _first_missing(mask: int, start: int) -> int:
+    """The first number from `start` on whose bit is not set."""
+    return start + lowest_bit(~(mask >> start))
 
 
 def _offset_s(moment: datetime, zone: ZoneInfo) -> int:

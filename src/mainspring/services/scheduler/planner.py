@@ -42,7 +42,11 @@ BATCH_BYTES = 16 * 2**20
 BATCHES_A_TURN = 4
 """After this many batches, the planner looks for edits before it goes on."""
 PLANS_AT_ONCE = 500
-"""After this many planned instants, tens of milliseconds of work, other loops run."""
+PLANNING_S = 0.02
+"""After this many planned instants, or this much time, other loops run. A job with many rules in its calendars takes as
+long to plan as hundreds of others."""
+BATCH_S = 0.1
+"""A batch that took this long to plan is written, so that what is in it is not late."""
 LOAD_LIMIT = 50_000
 CHANGE_LIMIT = 10_000
 """If more jobs than this have changed, the planner reloads what is due soon."""
@@ -57,7 +61,8 @@ AHEAD = 8 * SECOND
 """Jobs that come due within this time are planned ahead."""
 AHEAD_LIMIT = 20_000
 AHEAD_SLICE = 50
-"""After this many plans, a millisecond of work, other loops run."""
+AHEAD_S = 0.005
+"""After this many plans, a millisecond of work for most jobs, or this much time, other loops run."""
 LEAD = 20 * MILLISECOND
 LONGEST_LEAD = 5 * SECOND
 """How long before its instant the firing of a lone job is written, and at most those of many. An edit within this time
@@ -120,6 +125,8 @@ class Planner(Loop):
         self._ahead: dict[str, Plan] = {}
         self._cost_s = FIRST_COST_S
         """How long the store takes to write one of many firings."""
+        self._planning_s = 0.0
+        """How long planning took so far, since this process started."""
         self._begun_for: Instant | None = None
         self._loaded_at: Instant = 0
         self._reload_at: Instant = 0
@@ -252,22 +259,26 @@ class Planner(Loop):
         """The plans of due jobs, namespaces in turns, as many as one transaction may hold."""
         plans: list[Plan] = []
         runs = size = work = 0
-        while len(plans) < BATCH and runs < BATCH_RUNS and size < BATCH_BYTES:
+        began = rested = self._planning_s
+        while len(plans) < BATCH and runs < BATCH_RUNS and size < BATCH_BYTES and self._planning_s - began < BATCH_S:
             job = self._due.pop(now)
             if job is None:
                 break
             if self._jobs.get(job.id) is not job:
                 continue  # It was changed, paused or removed while it waited.
             await self._load_calendars([job])
+            before = self._planning_s
             made = await self._plan_within_budget(job, now)
-            if made is None:
-                continue
-            plans.append(made)
-            count = runs_in(made)
-            runs, size, work = runs + count, size + count * len(job.args), work + len(made.firings)
-            self._due.charge(job.namespace, max(count, 1))
-            if work >= PLANS_AT_ONCE:
-                work = 0
+            # Its time counts as the runs that could have been written in it.
+            cost = max(1, round((self._planning_s - before) / FIRST_COST_S))
+            if made is not None:
+                plans.append(made)
+                count = runs_in(made)
+                runs, size, work = runs + count, size + count * len(job.args), work + len(made.firings)
+                cost = max(cost, count)
+            self._due.charge(job.namespace, cost)
+            if work >= PLANS_AT_ONCE or self._planning_s - rested >= PLANNING_S:
+                work, rested = 0, self._planning_s
                 await self.clock.sleep(0)
         return plans
 
@@ -448,7 +459,7 @@ class Planner(Loop):
             return
         soon = [self._jobs[job_id] for job_id in self._wheel.soonest() if job_id in self._jobs][:AHEAD_LIMIT]
         await self._load_calendars(soon)
-        room = AHEAD_LIMIT
+        room, rested = AHEAD_LIMIT, self._planning_s
         for number, job in enumerate(soon, 1):
             room -= runs_of(job)
             if room < 0:
@@ -459,7 +470,8 @@ class Planner(Loop):
                 made = self._plan(job, next_at)
                 if made is not None:
                     self._ahead[job.id] = made
-            if number % AHEAD_SLICE == 0:
+            if number % AHEAD_SLICE == 0 or self._planning_s - rested >= AHEAD_S:
+                rested = self._planning_s
                 await self.clock.sleep(0)
                 if self._woken or self._store.now() >= next_at:
                     return
@@ -472,6 +484,7 @@ class Planner(Loop):
         rate = self._budget.rate(job.namespace)
         throttled = (job.next_fire_at or now) <= self._throttled_until.get(job.namespace, 0)
         why = rate_reason(job.namespace, rate) if throttled else ""
+        began = self.clock.monotonic()
         try:
             bounds = Bounds(PLAN_RUNS, oversize(job, rate) or "", why)
             return plan(job, now, self._calendars.get(job.namespace, {}), bounds)
@@ -479,6 +492,8 @@ class Planner(Loop):
             log.error("job %s cannot be planned and does not fire until it is edited: %s", job.name, error)
             self._drop(job.id)
             return None
+        finally:
+            self._planning_s += self.clock.monotonic() - began
 
     async def _load_calendars(self, jobs: Sequence[Job]) -> None:
         for namespace in {job.namespace for job in jobs if job.policy.calendars} - self._calendars.keys():
