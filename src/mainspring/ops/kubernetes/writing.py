@@ -45,6 +45,7 @@ NO_COUNTERPART = {
     "isolation": "",
     "alert": "",
     "under_pressure": "",
+    "per": "",
     "region_failover": "",
     "failover_regions": "",
 }
