@@ -91,6 +91,8 @@ __all__ = [
 
 MOST_CHANGED = 10_000
 """A planner that has missed more changes of jobs than this loads all due jobs again instead."""
+MOST_ENDED_WORKERS = 1_000
+"""Of the workers of a namespace that ended within the last day, the newest are kept up to this number."""
 MOST_COUNTED = 100_000
 """Unfinished runs in one state are counted up to this number, so that the time of a count is bounded."""
 
@@ -403,7 +405,8 @@ class MaintenanceStore(Protocol):
         take, and apply core's decision to each."""
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
-        """Delete history past its retention or its job's limits, at most `limit` rows of a kind; returns how many."""
+        """Delete history past its retention or its job's limits, at most `limit` rows of a kind, and workers that ended
+        more than a day or `MOST_ENDED_WORKERS` ago; returns how many."""
 
 
 class PressureStore(Protocol):

@@ -275,10 +275,18 @@ def test_jobs_and_queries_have_rates_of_their_own(tmp_path: Path) -> None:
         client = door.client("admin")
         jobs = [client.post("/v1/jobs", json={"name": f"j{n}", "manual": True, "task": "x"}) for n in range(4)]
         assert [answer.status_code for answer in jobs] == [201, 201, 201, 429]
-        assert "3 jobs may be created or declared in a minute" in problem(jobs[-1], 429, "rate-limited")["detail"]
+        assert (
+            "3 jobs and calendars may be created, declared or edited in a minute"
+            in problem(jobs[-1], 429, "rate-limited")["detail"]
+        )
         bodies = [{"name": f"k{n}", "manual": True, "task": "x"} for n in range(4)]
         synced = client.post("/v1/jobs:sync", json={"app": "a", "jobs": bodies})
-        assert "4 jobs at once are more than the 3" in problem(synced, 429, "rate-limited")["detail"]
+        assert "4 jobs and calendars at once are more than the 3" in problem(synced, 429, "rate-limited")["detail"]
+        problem(client.patch("/v1/jobs/j1", json={"priority": 3}), 429, "rate-limited")
+        problem(client.put("/v1/calendars/week", json={"rules": []}), 429, "rate-limited")
+        hand = door.client("worker")
+        hands = [hand.post("/v1/workers", json={"tasks": ["x"]}).status_code for _ in range(4)]
+        assert hands == [201, 201, 201, 429]
         assert [client.post("/v1/runs", json=BODY).status_code for _ in range(3)] == [201, 201, 429]
         looks = [client.get("/v1/runs") for _ in range(6)]
         assert [answer.status_code for answer in looks] == [200] * 5 + [429]
@@ -286,7 +294,7 @@ def test_jobs_and_queries_have_rates_of_their_own(tmp_path: Path) -> None:
         assert door.client("admin", subject="bob").get("/v1/runs").status_code == 200
         assert client.get("/health/ready").status_code == 200
         text = client.get("/metrics").text
-    for operation, refused in (("submit", 1), ("define", 2), ("query", 1)):
+    for operation, refused in (("submit", 1), ("define", 4), ("register", 1), ("query", 1)):
         assert f'mainspring_rate_limited_total{{operation="{operation}"}} {refused}.0' in text
 
 

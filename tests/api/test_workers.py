@@ -15,6 +15,7 @@ import httpx
 import pytest
 from door import Door, open_door, problem, until
 
+from mainspring.api.resources import workers
 from mainspring.conformance.store.samples import a_worker
 from mainspring.core.instants import MINUTE, parse_duration
 
@@ -50,6 +51,26 @@ def submit(admin: httpx.Client, **words: Any) -> str:
     assert answer.status_code == 201, answer.text
     run_id: str = answer.json()["run_id"]
     return run_id
+
+
+def test_a_namespace_has_so_many_live_workers_and_no_more(
+    private_door: Door, hand: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(workers, "MOST_WORKERS", 3)
+    monkeypatch.setattr(private_door.server.context.worker_counts, "_fresh_s", 0.0)
+    for _ in range(3):
+        register(hand)
+    refused = problem(hand.post("/v1/workers", json={"tasks": ["encode"]}), 503, "overloaded")
+    assert "namespace default has 3 live workers already" in refused["detail"]
+    other = private_door.client("worker", subject="other", namespace="elsewhere")
+    register(other)
+
+
+def test_what_a_worker_announces_has_a_size(hand: httpx.Client) -> None:
+    names = [f"{number:0199}" for number in range(101)]
+    refused = problem(hand.post("/v1/workers", json={"tasks": names}), 422, "invalid-input")
+    assert refused["errors"][0]["field"] == "tasks"
+    register(hand, *names[:100])
 
 
 def test_a_worker_takes_a_run_and_completes_it(admin: httpx.Client, hand: httpx.Client) -> None:

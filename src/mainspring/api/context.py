@@ -11,7 +11,7 @@ from mainspring.api.load.capacity import Capacity
 from mainspring.api.load.guard import Guard
 from mainspring.api.load.guarded_store import GuardedStore
 from mainspring.api.load.limits import Limits
-from mainspring.api.load.sharing import KEPT_S, Fresh, Newsroom
+from mainspring.api.load.sharing import COUNTED_S, KEPT_S, Fresh, Newsroom
 from mainspring.api.load.waking import Waking
 from mainspring.api.load.watching import Watching
 from mainspring.api.prometheus import ApiMetrics
@@ -43,6 +43,7 @@ class ApiContext:
         self.watching = Watching(self.waking, lambda: self.store)
         self.overviews: Fresh[Overview] = Fresh()
         self.loads: Fresh[Load] = Fresh(KEPT_S)
+        self.worker_counts: Fresh[int] = Fresh(COUNTED_S)
         self.newsroom = Newsroom(self.waking, self.watching.tail, lambda: self.store)
         self.guard = Guard(settings, app.clock)
         self.vitals = Vitals()

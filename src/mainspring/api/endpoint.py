@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import msgspec
 
 from mainspring.api.auth.access import Caller, Permission
-from mainspring.api.load.limits import DEFINE
+from mainspring.api.load.limits import DEFINE, Operation
 from mainspring.api.problems import Problem, Wrong
 from mainspring.api.wire.decoding import Given
 from mainspring.core.ids import encode_bits, encode_time
@@ -98,9 +98,9 @@ class Request(NamedTuple):
         rate = self.caller.rate(self.namespace, self.context.settings.submit_rate, self.context.rates)
         return await self.context.limits.spend(self.caller.subject, cost, rate)
 
-    async def spend_definitions(self, cost: int) -> dict[str, str]:
-        """As `spend`, for the jobs that the caller creates or declares."""
-        return await self.context.limits.spend(self.caller.subject, cost, self.context.settings.job_rate, DEFINE)
+    async def spend_definitions(self, cost: int, operation: Operation = DEFINE) -> dict[str, str]:
+        """As `spend`, for the jobs that the caller creates, declares or edits, and for calendars and workers."""
+        return await self.context.limits.spend(self.caller.subject, cost, self.context.settings.job_rate, operation)
 
     def named(self, part: str) -> str:
         """A parameter of the path. Problem (404) if it cannot be a name or an id."""

@@ -37,12 +37,13 @@ class Operation(NamedTuple):
 
 
 SUBMIT: Final = Operation("submit", "runs", "submitted")
-DEFINE: Final = Operation("define", "jobs", "created or declared")
+DEFINE: Final = Operation("define", "jobs and calendars", "created, declared or edited")
+REGISTER: Final = Operation("register", "workers", "registered")
 QUERY: Final = Operation("query", "queries", "made of one server")
 
 
 class Limits:
-    """Counts submissions, definitions and queries."""
+    """Counts submissions, definitions, registrations and queries."""
 
     def __init__(self, limiter: Callable[[], RateLimiter], clock: Clock) -> None:
         self._limiter = limiter

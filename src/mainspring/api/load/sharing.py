@@ -20,6 +20,8 @@ FRESH_S: Final = 1.0
 KEPT_S: Final = 10.0
 """The same for the load ahead, whose answer also depends on the number of the latest change of a job. A job that was
 removed counts for this long."""
+COUNTED_S: Final = 2.0
+"""The same for the number of a namespace's workers, so that not every registration reads them all."""
 NEWS_S: Final = 0.5
 """News is gathered for this long, so that a page hears at most twice a second what to fetch again."""
 MOST_NAMED: Final = 200

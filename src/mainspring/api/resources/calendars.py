@@ -26,6 +26,7 @@ async def get_calendar(request: Request) -> Response:
 async def save_calendar(request: Request) -> Response:
     """Create a calendar, or replace it: jobs that use it are planned anew."""
     request.wrong.settle()
+    await request.spend_definitions(1)
     calendars, calendar = Calendars(Acting(request).context), _calendar(request)
     known = {each.name for each in await calendars.list()}
     return Response(200 if calendar.name in known else 201, await calendars.save(calendar))

@@ -103,6 +103,7 @@ async def _replace(request: Request, wanted: Any) -> Response:
             wrong.add("name", "cannot be changed", f"leave it {job.name}, or make a new job")
         return read_job(request, given, wrong, job)
 
+    await request.spend_definitions(1)
     with _matching(request) as versions:
         return _job_answer(200, await Acting(request).jobs.replace(request.named("job_id"), draft, versions))
 

@@ -10,7 +10,9 @@ from typing import Literal
 import msgspec
 
 from mainspring.api.endpoint import Endpoint, Request, Response
+from mainspring.api.load.limits import REGISTER
 from mainspring.api.load.watching import kind_of
+from mainspring.api.problems import Problem, retry_after
 from mainspring.api.resources.acting import Acting
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
 from mainspring.core.instants import SECOND, format_duration, parse_duration
@@ -22,6 +24,10 @@ from mainspring.operations.values.from_rows import as_stored, claim_record
 from mainspring.operations.workers import HTTP_APP, Workers
 from mainspring.store import RunFilter
 
+MOST_WORKERS = 1_000
+"""Live workers of a namespace, which the scheduler of all tenants reads. One worker may take 10,000 runs at once."""
+MOST_CHARACTERS = 20_000
+"""Of all names that a worker announces together."""
 LONGEST_WAIT_S = 60.0
 NAMED_LOOK_S = 1.0
 """How often a worker that waits for one job looks: hints of other work need not concern it."""
@@ -37,8 +43,14 @@ def owner_mark(request: Request) -> str:
 
 async def register_worker(request: Request) -> Response:
     """Announce a worker. Its id identifies it when it takes work and sends heartbeats."""
-    request.wrong.settle()
     given = request.given
+    names = [name for field in ("tasks", "queues", "regions") for name in given.get(field, ())]
+    if (length := sum(map(len, names))) > MOST_CHARACTERS:
+        remedy = f"announce fewer or shorter names: {MOST_CHARACTERS} characters in all"
+        request.wrong.take(InvalidInput("tasks", f"{len(names)} names", f"have {length} characters", remedy))
+    request.wrong.settle()
+    await request.spend_definitions(1, REGISTER)
+    await _check_room(request)
     tag = (
         secrets.token_hex(4) if request.stamp.key is None else request.stamp.ids(1, request.context.app.new_ids)[0][-8:]
     )
@@ -58,6 +70,22 @@ async def register_worker(request: Request) -> Response:
         worker.id, format_duration(settings.claim_renew), format_duration(settings.claim_ttl)
     )
     return Response(201, registered, {"Location": f"/v1/workers/{worker.id}"})
+
+
+async def _check_room(request: Request) -> None:
+    """Problem if the namespace has too many live workers."""
+    context, namespace = request.context, request.namespace
+
+    async def count() -> int:
+        oldest = context.store.now() - context.settings.worker_dead_after
+        workers = await context.store.list_workers(namespace)
+        return sum(each.state in ("active", "draining") and each.heartbeat_at >= oldest for each in workers)
+
+    if await context.worker_counts.get(namespace, count) >= MOST_WORKERS:
+        detail = f"namespace {namespace} has {MOST_WORKERS} live workers already"
+        raise Problem(
+            "overloaded", detail, remedy="let each take more runs at once (`concurrency`)", headers=retry_after(10)
+        )
 
 
 async def list_workers(request: Request) -> Response:

@@ -12,7 +12,7 @@ from prometheus_client import generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
 from mainspring.api.endpoint import PUBLIC, Endpoint, Request, Response
-from mainspring.api.load.limits import DEFINE, QUERY, SUBMIT
+from mainspring.api.load.limits import DEFINE, QUERY, REGISTER, SUBMIT
 from mainspring.api.prometheus import METRICS_TYPE, broker_families, namespace_families, show
 from mainspring.errors import MainspringError
 from mainspring.operations import records
@@ -205,7 +205,7 @@ def _refusals(request: Request) -> list[Metric]:
     for kind in request.context.capacity.busy:
         turned_away.add_metric([kind], request.context.capacity.refused[kind])
     limited = CounterMetricFamily("mainspring_rate_limited", "Refused by a rate limit", labels=["operation"])
-    for operation in (SUBMIT, DEFINE, QUERY):
+    for operation in (SUBMIT, DEFINE, REGISTER, QUERY):
         limited.add_metric([operation.name], request.context.limits.refused[operation.name])
     return [turned_away, limited]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from mainspring.conformance.store.refusal import refused
@@ -30,7 +32,7 @@ from mainspring.conformance.store.samples import (
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration
 from mainspring.core.model import JobPolicy, LogLine
 from mainspring.errors import NotFound
-from mainspring.store import RunFilter, Store
+from mainspring.store import MOST_ENDED_WORKERS, RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
 DEAD_AFTER = 10 * SECOND
@@ -278,3 +280,16 @@ class MaintenanceSuite:
 
     async def test_nothing_is_cleaned_where_there_is_nothing(self, store: Store) -> None:
         assert await clean(store) == 0
+
+    async def test_of_very_many_ended_workers_the_newest_are_kept(self, store: Store, clock: ManualClock) -> None:
+        live = await register(store, clock, "live")
+        names = [f"ended-{number:04}" for number in range(MOST_ENDED_WORKERS + 5)]
+        for some in (names[:5], names[5:]):
+            await asyncio.gather(*(register(store, clock, name, state="stopped") for name in some))
+            clock.advance(1)
+        await store.renew(live, [], TTL)
+        await store.register(a_worker("elsewhere", state="stopped", namespace="other"))
+        await forgets(store, runs=DAY)
+        known = sorted(worker.id for worker in await store.list_workers("default"))
+        assert (len(known), known[0], known[-1]) == (MOST_ENDED_WORKERS + 1, "ended-0005", "live")
+        assert len(await store.list_workers("other")) == 1

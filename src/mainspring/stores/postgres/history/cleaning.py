@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.states import FAILED, SUCCEEDED
+from mainspring.store import MOST_ENDED_WORKERS
 from mainspring.stores.postgres.history.api import forget
 from mainspring.stores.postgres.history.days import day_of
 from mainspring.stores.postgres.history.partitions import (
@@ -37,7 +38,9 @@ async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_
     gone += await db.write(lambda tx: tx.run(_Q["forget_firings"], tx.now - keep_firings, limit), patient=True)
     gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit), patient=True)
     gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit), patient=True)
-    gone += await db.write(lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT), patient=True)
+    gone += await db.write(
+        lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS), patient=True
+    )
     gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit), patient=True)
     gone += await db.write(lambda tx: forget_tallies(tx, keep_firings, keep_runs, limit), patient=True)
     return gone + await db.write(lambda tx: _forget_gates(tx, limit), patient=True)

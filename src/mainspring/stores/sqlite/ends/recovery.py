@@ -12,7 +12,7 @@ from mainspring.core.model import Event, Worker
 from mainspring.core.runs.outcome import after_expiry, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
-from mainspring.store import Reaped
+from mainspring.store import MOST_ENDED_WORKERS, Reaped
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
@@ -141,7 +141,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_firings"], (tx.now - keep_firings, limit)).rowcount
     gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
-    gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT,)).rowcount
+    gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS)).rowcount
     gone += forget(tx, keep_firings, keep_runs, limit)
     gone += forget_tallies(tx, keep_firings, keep_runs, limit)
     return gone + tx.execute(_Q["forget_gates"]).rowcount

@@ -131,8 +131,11 @@ DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
   WHERE expires_at < $1 AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.id = s.answer AND r.state IN ('blocked', 'pending'))
   ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
--- forget_workers: delete workers that ended long ago
-DELETE FROM mainspring.workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < $1;
+-- forget_workers: delete workers that ended long ago, and of the others of a namespace all but the newest
+DELETE FROM mainspring.workers WHERE id = ANY (ARRAY(
+  SELECT id FROM (SELECT id, heartbeat_at, row_number() OVER (PARTITION BY namespace ORDER BY heartbeat_at DESC) AS place
+                  FROM mainspring.workers WHERE state IN ('stopped', 'dead')) AS ended
+  WHERE heartbeat_at < $1 OR place > $2));
 
 -- idle_gates: gates of firings that no run uses or is about to need, locked
 SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND name LIKE 'firing:%' ORDER BY namespace, name LIMIT $1 FOR UPDATE SKIP LOCKED;

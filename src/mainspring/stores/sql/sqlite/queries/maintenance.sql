@@ -74,8 +74,11 @@ DELETE FROM submissions WHERE (namespace, key) IN (
   WHERE expires_at < ?1 AND NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.id = s.answer AND r.state IN ('blocked', 'pending'))
   ORDER BY expires_at LIMIT ?2);
 
--- forget_workers: delete workers that ended long ago
-DELETE FROM workers WHERE state IN ('stopped', 'dead') AND heartbeat_at < ?;
+-- forget_workers: delete workers that ended long ago, and of the others of a namespace all but the newest
+DELETE FROM workers WHERE id IN (
+  SELECT id FROM (SELECT id, heartbeat_at, row_number() OVER (PARTITION BY namespace ORDER BY heartbeat_at DESC) AS place
+                  FROM workers WHERE state IN ('stopped', 'dead'))
+  WHERE heartbeat_at < ? OR place > ?);
 
 -- forget_gates: delete the gates of firings that have ended
 DELETE FROM gates WHERE used = 0 AND name LIKE 'firing:%'
