@@ -1370,7 +1370,6 @@ export interface RunEventQuery {
 }
 
 export interface RunQuery {
-  id?: string;
   state?: ("blocked" | "cancelled" | "failed" | "pending" | "running" | "skipped" | "succeeded")[];
   job?: string;
   task?: string;
@@ -1382,9 +1381,10 @@ export interface RunQuery {
   late?: "10m" | "1d" | "1h" | "1m";
   took?: "10m" | "1d" | "1h" | "1m";
   submitted_by?: string;
-  error?: string;
   since?: string;
   until?: string;
+  id?: string;
+  error?: string;
   fields?: "row";
   limit?: number;
   cursor?: string;

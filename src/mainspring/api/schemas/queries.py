@@ -47,32 +47,6 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | UnsetType = UNSET
 
 
-class RunQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
-
-    id: (
-        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="runs whose ids begin or end with this")]
-        | UnsetType
-    ) = UNSET
-    state: list[State] | UnsetType = UNSET
-    job: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    queue: Name | UnsetType = UNSET
-    worker: Annotated[Name, Meta(description="running runs that this worker holds")] | UnsetType = UNSET
-    region: Annotated[Name, Meta(description="where the run waits, runs or ran")] | UnsetType = UNSET
-    key: Name | UnsetType = UNSET
-    late: Annotated[Delay, Meta(description="began at least this long after it was due")] | UnsetType = UNSET
-    took: Annotated[Delay, Meta(description="ended, and took at least this long")] | UnsetType = UNSET
-    submitted_by: Annotated[Name, Meta(description="submitted over HTTP by this subject")] | UnsetType = UNSET
-    error: ErrorId | UnsetType = UNSET
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
-    fields: Annotated[Literal["row"], Meta(description="without arguments, results and errors")] | UnsetType = UNSET
-    limit: Limit | UnsetType = UNSET
-    cursor: Cursor | UnsetType = UNSET
-
-
 class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which runs to count."""
 
@@ -89,6 +63,19 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     submitted_by: Annotated[Name, Meta(description="submitted over HTTP by this subject")] | UnsetType = UNSET
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
+
+
+class RunQuery(CountQuery, forbid_unknown_fields=True):
+    """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
+
+    id: (
+        Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="runs whose ids begin or end with this")]
+        | UnsetType
+    ) = UNSET
+    error: ErrorId | UnsetType = UNSET
+    fields: Annotated[Literal["row"], Meta(description="without arguments, results and errors")] | UnsetType = UNSET
+    limit: Limit | UnsetType = UNSET
+    cursor: Cursor | UnsetType = UNSET
 
 
 class DeadQuery(msgspec.Struct, forbid_unknown_fields=True):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Self
 
 from mainspring.clock import Clock
@@ -24,7 +24,6 @@ from mainspring.stores.postgres.history.tallies import Tallies
 from mainspring.stores.postgres.server.database import Database, Limits
 from mainspring.stores.postgres.server.leases import Leases
 from mainspring.stores.rows.views import StoredViews
-from mainspring.stores.sql import load_queries
 
 _LIMITS = Limits()
 
@@ -44,10 +43,9 @@ class PostgresStore(
     Tallies,
     Api,
     StoredViews,
+    dialect="postgres",
 ):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
-
-    _insight, _api = load_queries("postgres", "insight"), load_queries("postgres", "api")
 
     def __init__(self, database: Database) -> None:
         self._db = database
@@ -82,6 +80,11 @@ class PostgresStore(
 
     async def _rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
         return await self._db.read(lambda tx: tx.fetch(query, *values))
+
+    _few_rows = _rows
+
+    def _list_of(self, texts: Collection[str]) -> list[str]:
+        return list(texts)
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener, remote=remote)

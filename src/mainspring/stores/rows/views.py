@@ -1,35 +1,152 @@
-"""Reads of one query each, in every dialect: queues, gates, lines, tallies, error groups, the audit trail."""
+"""Reads of one query each, written once for every dialect: a store says only how it reads rows."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue
-from mainspring.core.instants import LATEST, MINUTE, Instant
+from mainspring.core.instants import EARLIEST, LATEST, MINUTE, Instant
+from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, TermRecord
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
+from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.states import State
 from mainspring.errors import NotFound
+from mainspring.store import MOST_COUNTED, JobOrder
+from mainspring.stores.rows.job_rows import first_place, read_calendars, read_firing, read_jobs
 from mainspring.stores.rows.run_rows import SUBMIT
+from mainspring.stores.rows.term_rows import node_of
+from mainspring.stores.sql import load_queries
 
 DISORDER = MINUTE
 """Changes of transactions that overlap may be numbered in another order than that of their instants: by no more."""
 AFTER_ALL = "~"
 """Sorts after every id."""
 _decode = msgspec.json.Decoder(Tally).decode
+_decode_events = msgspec.json.Decoder(list[Event]).decode
 
 
 class StoredViews(ABC):
-    """The reads of `insight.QueueStore`, `insight.RelationStore`, `insight.TallyStore` and of the audit trail."""
+    """The reads of `store.Store` that are one query in every dialect, with the same values and columns."""
 
+    _jobs: Mapping[str, str]
+    _firings: Mapping[str, str]
+    _runs: Mapping[str, str]
+    _leases: Mapping[str, str]
+    _events: Mapping[str, str]
     _insight: Mapping[str, str]
     _api: Mapping[str, str]
+
+    def __init_subclass__(cls, dialect: str = "", **words: Any) -> None:
+        super().__init_subclass__(**words)
+        if dialect:
+            load = partial(load_queries, dialect)
+            cls._jobs, cls._firings, cls._runs = load("jobs"), load("firings"), load("runs")
+            cls._leases, cls._events = load("leases"), load("events")
+            cls._insight, cls._api = load("insight"), load("api")
 
     @abstractmethod
     async def _rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
         """All rows of the answer. Not for hot paths: on SQLite it may wait behind other reads of history."""
+
+    @abstractmethod
+    async def _few_rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
+        """As `_rows`, for a query that reads little: it waits for no read of history."""
+
+    @abstractmethod
+    def _list_of(self, texts: Collection[str]) -> object:
+        """Several texts as one value of a query."""
+
+    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
+        return read_jobs(await self._few_rows(self._jobs["by_name"], namespace, self._list_of(names)))
+
+    async def ordered_jobs(
+        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
+    ) -> list[Job]:
+        queries: Mapping[JobOrder, str] = {
+            "next": self._jobs["list_next"],
+            "last": self._jobs["list_last"],
+            "paused": self._jobs["list_paused"],
+        }
+        return read_jobs(await self._rows(queries[order], namespace, *(beyond or first_place(order)), limit))
+
+    async def list_edges(self, job_id: str) -> list[Edge]:
+        return [Edge(*row) for row in await self._few_rows(self._jobs["edges"], job_id)]
+
+    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
+        return read_calendars(await self._few_rows(self._jobs["calendars"], namespace))
+
+    async def list_firings(
+        self,
+        job_id: str,
+        *,
+        since: Instant | None = None,
+        before: Instant | None = None,
+        limit: int = 50,
+        region: str | None = None,
+    ) -> list[Firing]:
+        first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
+        rows = await self._rows(self._firings["list"], job_id, first, until, limit, region)
+        return [read_firing(row) for row in rows]
+
+    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
+        return [read_firing(row) for row in await self._rows(self._firings["newest"], self._list_of(job_ids), each)]
+
+    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
+        rows = await self._rows(self._firings["missed"], since, limit, namespace)
+        return [(row[0], read_firing(row[1:])) for row in rows]
+
+    async def count_runs(self, namespace: str) -> dict[State, int]:
+        return {row[0]: row[1] for row in await self._rows(self._runs["count_states"], namespace, MOST_COUNTED)}
+
+    async def list_logs(
+        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
+    ) -> list[tuple[int, LogLine]]:
+        if before is None:
+            rows = await self._rows(self._runs["logs"], run_id, after, limit)
+        else:
+            rows = await self._rows(self._runs["logs_before"], run_id, after, before, limit)
+        return [(row[0], LogLine(*row[1:])) for row in rows]
+
+    async def count_logs(self, run_id: str, most: int) -> int:
+        ((count,),) = await self._few_rows(self._runs["count_logs"], run_id, most)
+        return int(count)
+
+    async def upstream_runs(self, run_id: str) -> list[str]:
+        return [row[0] for row in await self._few_rows(self._runs["upstreams_of"], run_id)]
+
+    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
+        rows = await self._few_rows(self._runs["gate"], namespace, gate)
+        if not rows:
+            raise NotFound(f"there is no gate {gate}")
+        return rows[0][0], rows[0][1]
+
+    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
+        return [TermRecord(*row) for row in await self._few_rows(self._leases["terms"], name, limit)]
+
+    async def nodes(self) -> list[Node]:
+        return [node_of(row) for row in await self._few_rows(self._leases["nodes"])]
+
+    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
+        rows = await self._few_rows(self._events["since"], position, limit)
+        batches = [EventBatch(first, _decode_events(events)).since(position) for first, events in rows]
+        return [batch for batch in batches if batch.events]
+
+    async def next_position(self) -> int:
+        ((position,),) = await self._few_rows(self._events["next_position"])
+        return int(position)
+
+    async def heard(self, listener: str) -> int | None:
+        rows = await self._few_rows(self._events["heard"], listener)
+        return int(rows[0][0]) if rows else None
+
+    async def tallied(self) -> int | None:
+        rows = await self._few_rows(self._insight["tallied"])
+        return int(rows[0][0]) if rows else None
 
     async def paused_queues(self, namespace: str) -> list[PausedQueue]:
         return [PausedQueue(*row) for row in await self._rows(self._insight["paused"], namespace)]

@@ -67,6 +67,20 @@ class Migration(NamedTuple):
     """Whether its statements build indexes while others write, each by itself and not in a transaction."""
 
 
+class SchemaStatus(NamedTuple):
+    """The schema of a database, and the versions that this program knows."""
+
+    version: int
+    latest: int
+    oldest: int
+    """The oldest schema version whose program may use this database."""
+
+    @property
+    def usable(self) -> bool:
+        """Whether this program may use it."""
+        return self.latest >= self.oldest
+
+
 @cache
 def load_queries(dialect: str, topic: str) -> dict[str, str]:
     """The queries of one file by name."""

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
+from mainspring.stores.rows.job_rows import to_json
 from mainspring.stores.rows.views import StoredViews
-from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.queues import Queues
@@ -43,14 +43,13 @@ class SqliteStore(
     Tallies,
     Api,
     StoredViews,
+    dialect="sqlite",
 ):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
 
     `durable=False` lets a power cut (not a crash of the program) take the last commits with it. `inline=True` runs
     everything on the caller's thread, for simulation.
     """
-
-    _insight, _api = load_queries("sqlite", "insight"), load_queries("sqlite", "api")
 
     def __init__(
         self, path: str, clock: Clock, *, durable: bool = True, inline: bool = False, schedule_s: float = 5.0
@@ -65,6 +64,12 @@ class SqliteStore(
 
     async def _rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
         return await self._db.look_back(lambda tx: tx.execute(query, values).fetchall())
+
+    async def _few_rows(self, query: str, *values: object) -> Sequence[Sequence[Any]]:
+        return await self._db.read(lambda tx: tx.execute(query, values).fetchall())
+
+    def _list_of(self, texts: Collection[str]) -> str:
+        return to_json(list(texts))
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener)

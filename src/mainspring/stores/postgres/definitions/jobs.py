@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import TypeVar
 
-from mainspring.core.instants import EARLIEST, LATEST, Instant
-from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.instants import Instant
+from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.declaring import compare, differs
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
 from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
@@ -14,7 +14,7 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Audit, JobOrder, Saved
+from mainspring.store import Audit, Saved
 from mainspring.stores.postgres.definitions.backfill import backfill
 from mainspring.stores.postgres.definitions.firing import Entry, free_instant, record
 from mainspring.stores.postgres.definitions.job_rows import (
@@ -36,7 +36,6 @@ from mainspring.stores.rows.job_rows import (
     check_unused,
     check_upstreams_known,
     declare,
-    first_place,
     job_event,
     job_values,
     name_taken,
@@ -52,7 +51,6 @@ from mainspring.stores.rows.syncing import add_up, sync_in_pages
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "jobs")
-_ORDERED: Mapping[JobOrder, str] = {"next": _Q["list_next"], "last": _Q["list_last"], "paused": _Q["list_paused"]}
 _FIRINGS = load_queries("postgres", "firings")
 _REVISED = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options", "next_fire_at")
 
@@ -79,10 +77,6 @@ class Jobs:
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
-
-    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
-        wanted = list(names)
-        return read_jobs(await self._db.read(lambda tx: tx.fetch(_Q["by_name"], namespace, wanted)))
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
@@ -117,36 +111,6 @@ class Jobs:
     ) -> list[str]:
         return await self._schedule(lambda tx: backfill(tx, job, firings), audit, size=len(firings))
 
-    async def list_firings(
-        self,
-        job_id: str,
-        *,
-        since: Instant | None = None,
-        before: Instant | None = None,
-        limit: int = 50,
-        region: str | None = None,
-    ) -> list[Firing]:
-        first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
-        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["list"], job_id, first, until, limit, region))
-        return [read_firing(row) for row in rows]
-
-    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
-        asked = list(job_ids)
-        return [read_firing(row) for row in await self._db.read(lambda tx: tx.fetch(_FIRINGS["newest"], asked, each))]
-
-    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
-        rows = await self._db.read(lambda tx: tx.fetch(_FIRINGS["missed"], since, limit, namespace))
-        return [(row[0], read_firing(row[1:])) for row in rows]
-
-    async def ordered_jobs(
-        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
-    ) -> list[Job]:
-        place = beyond or first_place(order)
-        return read_jobs(await self._db.read(lambda tx: tx.fetch(_ORDERED[order], namespace, *place, limit)))
-
-    async def list_edges(self, job_id: str) -> list[Edge]:
-        return [Edge(*row) for row in await self._db.read(lambda tx: tx.fetch(_Q["edges"], job_id))]
-
     async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
         await self._schedule(lambda tx: _save_calendar(tx, namespace, calendar), audit)
 
@@ -168,9 +132,6 @@ class Jobs:
             await tx.run(_Q["remove_calendar"], namespace, name)
 
         await self._schedule(work, audit)
-
-    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
-        return await self._db.read(lambda tx: load_calendars(tx, namespace))
 
 
 async def _create(tx: Transaction, job: Job) -> Job:

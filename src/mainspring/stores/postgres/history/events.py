@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event, EventBatch
+from mainspring.core.model import Event
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.sql import load_queries
 
@@ -24,11 +24,6 @@ class Events:
     async def number_events(self, limit: int) -> int:
         ((count,),) = await self._db.alone(_Q["number"], limit)
         return int(count)
-
-    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["since"], position, limit))
-        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
-        return [batch for batch in batches if batch.events]
 
     async def position_at(self, instant: Instant) -> int:
         """By halving: positions grow with time, and no index has the times."""
@@ -48,13 +43,6 @@ class Events:
             return int(last + 1 if row is None else min(row[0], last + 1))
 
         return await self._db.read(work)
-
-    async def next_position(self) -> int:
-        return int(await self._db.read(lambda tx: tx.fetchval(_Q["next_position"])))
-
-    async def heard(self, listener: str) -> int | None:
-        position = await self._db.read(lambda tx: tx.fetchval(_Q["heard"], listener))
-        return None if position is None else int(position)
 
     async def note_heard(self, listener: str, position: int) -> None:
         await self._db.write(lambda tx: tx.run(_Q["note_heard"], listener, position))

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import Any
 
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
-from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
+from mainspring.core.model import DEFAULT, Attempt, NewRun, Run
 from mainspring.core.states import FINAL, RUNNING, State
-from mainspring.errors import NotFound
-from mainspring.store import MOST_COUNTED, Audit, RunFilter
+from mainspring.store import Audit, RunFilter
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
 from mainspring.stores.postgres.history.trail import audited
@@ -80,9 +78,6 @@ class Runs:
     async def list_runs(self, where: RunFilter) -> list[Run]:
         return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
 
-    async def count_runs(self, namespace: str) -> dict[State, int]:
-        return dict(await self._db.read(lambda tx: tx.fetch(_Q["count_states"], namespace, MOST_COUNTED)))
-
     async def count_matching(self, where: RunFilter) -> int:
         rows = await self._db.read(lambda tx: _list_rows(tx, where, _COUNTS), consistent=True)
         return min(sum(int(row[0]) for row in rows), where.limit)
@@ -91,31 +86,9 @@ class Runs:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
         return [Attempt(*row) for row in rows]
 
-    async def list_logs(
-        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
-    ) -> list[tuple[int, LogLine]]:
-        asked: tuple[Any, ...] = (_Q["logs"], run_id, after, limit)
-        if before is not None:
-            asked = (_Q["logs_before"], run_id, after, before, limit)
-        rows = await self._db.read(lambda tx: tx.fetch(*asked))
-        return [(row[0], LogLine(*row[1:])) for row in rows]
-
     async def have_written(self, after: Mapping[str, int]) -> list[str]:
         values = (list(after), list(after.values()))
         return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["have_written"], *values))]
-
-    async def count_logs(self, run_id: str, most: int) -> int:
-        row = await self._db.read(lambda tx: tx.fetchrow(_Q["count_logs"], run_id, most))
-        return 0 if row is None else int(row[0])
-
-    async def upstream_runs(self, run_id: str) -> list[str]:
-        return [row[0] for row in await self._db.read(lambda tx: tx.fetch(_Q["upstreams_of"], run_id))]
-
-    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
-        row = await self._db.read(lambda tx: tx.fetchrow(_Q["gate"], namespace, gate))
-        if row is None:
-            raise NotFound(f"there is no gate {gate}")
-        return row[0], row[1]
 
     async def request_cancel(
         self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None

@@ -52,10 +52,6 @@ class Tallies:
 
         return await self._db.write(work, durable=False)
 
-    async def tallied(self) -> int | None:
-        position = await self._db.read(lambda tx: tx.fetchval(_Q["tallied"]))
-        return None if position is None else int(position)
-
     async def runs_of_error(
         self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
     ) -> list[Run]:

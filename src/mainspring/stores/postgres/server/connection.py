@@ -11,7 +11,7 @@ import asyncpg
 from mainspring.errors import InvalidInput, StoreMismatch
 from mainspring.process.urls import show_url
 from mainspring.stores.postgres.server.errors import DRIVER_ERRORS, mapped_errors
-from mainspring.stores.sql import Function, Migration, load_functions, load_migrations
+from mainspring.stores.sql import Function, Migration, SchemaStatus, load_functions, load_migrations
 
 Connection: TypeAlias = Any
 """An `asyncpg.Connection`: the driver ships no types."""
@@ -46,19 +46,6 @@ SETTINGS = (
 """Compiling a plan takes longer than any of our statements. A plan that was made while a table was small would read it
 whole also when it has a million rows: a claim would take seconds. And rows that are found by a bitmap are locked in the
 order of their places, not of their ids: two workers that end and renew the same runs would wait for each other."""
-
-
-class SchemaStatus(NamedTuple):
-    """The schema of a database, and the versions that this program knows."""
-
-    version: int
-    latest: int
-    oldest: int
-    """The oldest schema version whose program may use this database."""
-
-    @property
-    def usable(self) -> bool:
-        return self.latest >= self.oldest
 
 
 class Server(NamedTuple):

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from mainspring.core.instants import Duration
 from mainspring.core.load.leadership import LEASE, NODES_KEPT, OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Node, Term, TermRecord
+from mainspring.core.model import Event, Hold, Node, Term
 from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.term_rows import node_of, node_values, resigned
+from mainspring.stores.rows.term_rows import node_values, resigned
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "leases")
@@ -68,10 +68,6 @@ class Leases:
 
         await self._db.write(work)
 
-    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["terms"], name, limit))
-        return [TermRecord(*row) for row in rows]
-
     async def check_in(self, node: Node) -> None:
         async def work(tx: Transaction) -> None:
             await tx.fetchval(_Q["check_in"], *node_values(node, tx.now))
@@ -81,6 +77,3 @@ class Leases:
 
     async def leave(self, name: str) -> None:
         await self._db.alone(_Q["leave"], name)
-
-    async def nodes(self) -> list[Node]:
-        return [node_of(row) for row in await self._db.read(lambda tx: tx.fetch(_Q["nodes"]))]

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 
-from mainspring.core.instants import EARLIEST, LATEST, Instant
-from mainspring.core.model import Edge, Firing, Job, NewRun
+from mainspring.core.instants import Instant
+from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.declaring import compare, differs
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
 from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
@@ -13,7 +13,7 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
-from mainspring.store import Audit, JobOrder, Saved
+from mainspring.store import Audit, Saved
 from mainspring.stores.rows.job_rows import (
     check_editable,
     check_no_downstream,
@@ -21,7 +21,6 @@ from mainspring.stores.rows.job_rows import (
     check_unused,
     check_upstreams_known,
     declare,
-    first_place,
     job_event,
     job_values,
     name_taken,
@@ -45,7 +44,6 @@ from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.history.trail import audited
 
 _Q = load_queries("sqlite", "jobs")
-_ORDERED: Mapping[JobOrder, str] = {"next": _Q["list_next"], "last": _Q["list_last"], "paused": _Q["list_paused"]}
 _FIRINGS = load_queries("sqlite", "firings")
 
 
@@ -68,10 +66,6 @@ class Jobs:
 
     async def get_job(self, namespace: str, name: str) -> Job:
         return await self._db.read(lambda tx: find_job(tx, namespace, name))
-
-    async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
-        wanted = to_json(list(names))
-        return await self._db.read(lambda tx: read_jobs(tx.execute(_Q["by_name"], (namespace, wanted))))
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
@@ -112,37 +106,6 @@ class Jobs:
     ) -> list[str]:
         return await self._db.write(audited(lambda tx: backfill(tx, job, firings), audit))
 
-    async def list_firings(
-        self,
-        job_id: str,
-        *,
-        since: Instant | None = None,
-        before: Instant | None = None,
-        limit: int = 50,
-        region: str | None = None,
-    ) -> list[Firing]:
-        first, until = EARLIEST if since is None else since, LATEST + 1 if before is None else before
-        values = (job_id, first, until, limit, region)
-        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["list"], values)])
-
-    async def newest_firings(self, job_ids: Collection[str], each: int = 1) -> list[Firing]:
-        asked = (to_json(list(job_ids)), each)
-        return await self._db.look_back(lambda tx: [read_firing(row) for row in tx.execute(_FIRINGS["newest"], asked)])
-
-    async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
-        asked = (since, limit, namespace)
-        rows = await self._db.look_back(lambda tx: tx.execute(_FIRINGS["missed"], asked).fetchall())
-        return [(row[0], read_firing(row[1:])) for row in rows]
-
-    async def ordered_jobs(
-        self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
-    ) -> list[Job]:
-        values = (namespace, *(beyond or first_place(order)), limit)
-        return await self._db.look_back(lambda tx: read_jobs(tx.execute(_ORDERED[order], values)))
-
-    async def list_edges(self, job_id: str) -> list[Edge]:
-        return await self._db.read(lambda tx: [Edge(*row) for row in tx.execute(_Q["edges"], (job_id,))])
-
     async def save_calendar(self, namespace: str, calendar: Calendar, *, audit: Audit[None] | None = None) -> None:
         await self._db.write(audited(lambda tx: _save_calendar(tx, namespace, calendar), audit))
 
@@ -152,9 +115,6 @@ class Jobs:
             tx.execute(_Q["remove_calendar"], (namespace, name))
 
         await self._db.write(audited(work, audit))
-
-    async def list_calendars(self, namespace: str) -> dict[str, Calendar]:
-        return await self._db.read(lambda tx: load_calendars(tx, namespace))
 
 
 def _create(tx: Transaction, job: Job) -> Job:

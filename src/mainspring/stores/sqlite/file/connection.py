@@ -8,11 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import quote
 
 from mainspring.errors import StoreError, StoreFull, StoreMismatch, StoreReadOnly, StoreRefused, StoreUnavailable
-from mainspring.stores.sql import load_migrations
+from mainspring.stores.sql import SchemaStatus, load_migrations
 
 APPLICATION_ID = 0x4D535052  # "MSPR": `file mainspring.db` and other programs can recognise it
 BUSY_TIMEOUT_S = 5.0
@@ -20,19 +19,6 @@ OLDEST_SQLITE = (3, 35, 0)  # RETURNING
 PRODUCT = f"SQLite {sqlite3.sqlite_version}"
 SMALLEST_ROOM = 64 * 1024
 """With fewer bytes on the disk not even the index of the log, which grows by 32 KiB, has room."""
-
-
-class SchemaStatus(NamedTuple):
-    """The schema of a database, and the versions that this program knows."""
-
-    version: int
-    latest: int
-    oldest: int
-    """The oldest schema version whose program may use this database."""
-
-    @property
-    def usable(self) -> bool:
-        return self.latest >= self.oldest
 
 
 def connect(path: str) -> sqlite3.Connection:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mainspring.core.instants import Duration
 from mainspring.core.load.leadership import NODES_KEPT, OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Node, Term, TermRecord
-from mainspring.stores.rows.term_rows import node_of, node_values, resigned
+from mainspring.core.model import Event, Hold, Node, Term
+from mainspring.stores.rows.term_rows import node_values, resigned
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -69,10 +69,6 @@ class Leases:
 
         await self._db.write(work, promised=False, quick=True)
 
-    async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["terms"], (name, limit)).fetchall())
-        return [TermRecord(*row) for row in rows]
-
     async def check_in(self, node: Node) -> None:
         def work(tx: Transaction) -> None:
             tx.execute(_Q["check_in"], node_values(node, tx.now))
@@ -82,6 +78,3 @@ class Leases:
 
     async def leave(self, name: str) -> None:
         await self._db.write(lambda tx: tx.execute(_Q["leave"], (name,)) and None, promised=False, quick=True)
-
-    async def nodes(self) -> list[Node]:
-        return [node_of(row) for row in await self._db.read(lambda tx: tx.execute(_Q["nodes"]).fetchall())]

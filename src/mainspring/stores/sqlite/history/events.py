@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event, EventBatch
+from mainspring.core.model import Event
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -36,11 +36,6 @@ class Events:
             return 0
         return await self._db.write(work, promised=False, quick=True)
 
-    async def events_since(self, position: int, limit: int) -> list[EventBatch]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["since"], (position, limit)).fetchall())
-        batches = [EventBatch(first, _decode(events)).since(position) for first, events in rows]
-        return [batch for batch in batches if batch.events]
-
     async def position_at(self, instant: Instant) -> int:
         """By halving: positions grow with time, and no index has the times."""
 
@@ -59,13 +54,6 @@ class Events:
             return int(last + 1 if row is None else min(row[0], last + 1))
 
         return await self._db.read(work)
-
-    async def next_position(self) -> int:
-        return await self._db.read(lambda tx: int(tx.execute(_Q["next_position"]).fetchone()[0]))
-
-    async def heard(self, listener: str) -> int | None:
-        row = await self._db.read(lambda tx: tx.execute(_Q["heard"], (listener,)).fetchone())
-        return None if row is None else int(row[0])
 
     async def note_heard(self, listener: str, position: int) -> None:
         await self._db.write(lambda tx: tx.execute(_Q["note_heard"], (listener, position)))

@@ -9,10 +9,9 @@ import msgspec
 
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
-from mainspring.core.model import DEFAULT, Attempt, LogLine, NewRun, Run
+from mainspring.core.model import DEFAULT, Attempt, NewRun, Run
 from mainspring.core.states import FINAL, State
-from mainspring.errors import NotFound
-from mainspring.store import MOST_COUNTED, Audit, RunFilter, SubmissionListener
+from mainspring.store import Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
     FEW_RUNNING,
     IDEMPOTENCY_KEPT,
@@ -95,11 +94,6 @@ class Runs:
     async def list_runs(self, where: RunFilter) -> list[Run]:
         return await self._db.look_back(lambda tx: _list_runs(tx, where))
 
-    async def count_runs(self, namespace: str) -> dict[State, int]:
-        return dict(
-            await self._db.look_back(lambda tx: tx.execute(_Q["count_states"], (namespace, MOST_COUNTED)).fetchall())
-        )
-
     async def count_matching(self, where: RunFilter) -> int:
         return await self._db.look_back(lambda tx: _count_matching(tx, where))
 
@@ -107,32 +101,10 @@ class Runs:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
         return [Attempt(*row) for row in rows]
 
-    async def list_logs(
-        self, run_id: str, *, after: int = 0, before: int | None = None, limit: int = 1000
-    ) -> list[tuple[int, LogLine]]:
-        asked: tuple[str, tuple[object, ...]] = (_Q["logs"], (run_id, after, limit))
-        if before is not None:
-            asked = (_Q["logs_before"], (run_id, after, before, limit))
-        rows = await self._db.look_back(lambda tx: tx.execute(*asked).fetchall())
-        return [(row[0], LogLine(*row[1:])) for row in rows]
-
     async def have_written(self, after: Mapping[str, int]) -> list[str]:
         asked = _encode(list(after.items())).decode()
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["have_written"], (asked,)).fetchall())
         return [row[0] for row in rows]
-
-    async def count_logs(self, run_id: str, most: int) -> int:
-        row = await self._db.read(lambda tx: tx.execute(_Q["count_logs"], (run_id, most)).fetchone())
-        return int(row[0])
-
-    async def upstream_runs(self, run_id: str) -> list[str]:
-        return [row[0] for row in await self._db.read(lambda tx: tx.execute(_Q["upstreams_of"], (run_id,)).fetchall())]
-
-    async def gate_holders(self, namespace: str, gate: str) -> tuple[int, int]:
-        row = await self._db.read(lambda tx: tx.execute(_Q["gate"], (namespace, gate)).fetchone())
-        if row is None:
-            raise NotFound(f"there is no gate {gate}")
-        return row[0], row[1]
 
     async def request_cancel(
         self, namespace: str, run_id: str, reason: str, *, audit: Audit[State] | None = None

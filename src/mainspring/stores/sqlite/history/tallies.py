@@ -62,10 +62,6 @@ class Tallies:
 
         return await self._db.write(work, promised=False)
 
-    async def tallied(self) -> int | None:
-        row = await self._db.read(lambda tx: tx.execute(_Q["tallied"]).fetchone())
-        return None if row is None else int(row[0])
-
     async def runs_of_error(
         self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
     ) -> list[Run]:
