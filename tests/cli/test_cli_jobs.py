@@ -500,6 +500,16 @@ class TestActions:
         assert refused.code == 3
         assert "a was not run: overlap=forbid" in refused.err
 
+    def test_several_jobs_are_fired_by_hand(self, cli: Terminal) -> None:
+        for name in ("a", "b"):
+            cli("job", "add", name, "--manual", "--overlap", "forbid", "--task", "encode")
+        fired = cli.json("job", "trigger", "a", "b")
+        assert {run["run_id"]: run["job"] for run in cli.json("run", "list")} == {
+            fired[0]["run_id"]: "a", fired[1]["run_id"]: "b",
+        }  # fmt: skip
+        refused = cli("job", "trigger", "b", "a")
+        assert (refused.code, "b was not run" in refused.err, "a was not run" in refused.err) == (3, True, True)
+
     def test_a_past_interval_is_fired_once_page_by_page(self, cli: Terminal) -> None:
         cli("job", "add", "a", "--cron", "0 * * * *", "--task", "encode")
         days = ("--from", "2024-03-01T00:00", "--to", "2024-03-05T23:00", "--tz", "Europe/Berlin")

@@ -124,24 +124,32 @@ def _draw(screen: Screen, jobs: Sequence[records.Job]) -> None:
 
 
 @click.command(cls=Errand)
-@click.argument("name", shell_complete=complete_job)
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
 @click.option("--request-id", metavar="ID", help="Repeated with the same id, it is the same firing.")
 @web_option
 @click.pass_obj
-def trigger(session: Session, name: str, request_id: str | None, web: bool) -> int:
-    """Fire job NAME now, by hand. Its overlap policy holds: exits 3 if that leaves the firing without a run."""
+def trigger(session: Session, names: Sequence[str], request_id: str | None, web: bool) -> int:
+    """Fire jobs now, by hand. Their overlap policies hold: exits 3 if one leaves a firing without a run.
+
+    In JSON the answer is the firing, or a list of firings if several jobs are named."""
     pages = Pages(session, web=web)
-    firing = with_scheduler(session, lambda scheduler: scheduler.jobs.trigger(name, request_id))
+
+    async def fire(scheduler: Scheduler) -> list[records.Firing]:
+        return [await scheduler.jobs.trigger(name, request_id) for name in names]
+
+    firings = with_scheduler(session, fire)
     screen = Screen(session)
-    screen.answer(firing, lambda: _draw_firing(screen, name, firing))
-    if firing.run_id is not None:
-        pages.show(screen, pages.run(firing.run_id))
-    return 0 if firing.run_id is not None else RUN_FAILED
+    screen.answer(firings[0] if len(firings) == 1 else firings, lambda: _draw_firings(screen, names, firings))
+    run_ids = [firing.run_id for firing in firings if firing.run_id is not None]
+    if len(names) == 1 and run_ids:
+        pages.show(screen, pages.run(run_ids[0]))
+    return 0 if len(run_ids) == len(names) else RUN_FAILED
 
 
-def _draw_firing(screen: Screen, name: str, firing: records.Firing) -> None:
-    if firing.run_id is None:
-        screen.hint(f"{name} was not run: {firing.reason}")
-        return
-    click.echo(firing.run_id)
-    screen.hint(f"Fired {name}. Watch it: mainspring run wait {short_id(firing.run_id)}")
+def _draw_firings(screen: Screen, names: Sequence[str], firings: Sequence[records.Firing]) -> None:
+    for name, firing in zip(names, firings, strict=True):
+        if firing.run_id is None:
+            screen.hint(f"{name} was not run: {firing.reason}")
+        else:
+            click.echo(firing.run_id)
+            screen.hint(f"Fired {name}. Watch it: mainspring run wait {short_id(firing.run_id)}")
