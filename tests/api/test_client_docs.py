@@ -13,11 +13,18 @@ import pytest
 from door import Door, open_door
 
 from mainspring import Client
+from mainspring.api.application import ENDPOINTS
 from mainspring.conformance.store.samples import a_worker, success
 from mainspring.core.instants import MINUTE
 from mainspring.store import Store
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "client.md"
+ROOT = Path(__file__).parent.parent.parent
+PAGE = ROOT / "docs" / "client.md"
+PARTS = [
+    "jobs", "runs", "workers", "cluster", "queues", "actions", "insight", "calendars", "events", "audit", "tokens",
+]  # fmt: skip
+NOT_OF_CLIENTS = {"session", "heartbeat", "assign", "complete", "fail", "progress", "docs"}
+"""What browsers, workers over HTTP and people ask for."""
 
 
 def examples() -> dict[str, Any]:
@@ -63,6 +70,14 @@ def test_the_example_for_scripts_does_too(door: Door) -> None:
 def test_the_page_lists_every_method() -> None:
     page = PAGE.read_text()
     client = Client("http://127.0.0.1:1")
-    for part in ("jobs", "runs", "workers", "calendars", "events", "audit", "tokens"):
+    for part in PARTS:
         for method in (each for each in vars(type(getattr(client, part))) if not each.startswith("_")):
             assert re.search(rf"\b{method}\b", page), f"client.{part}.{method}"
+
+
+def test_the_client_can_ask_for_everything_that_the_server_answers() -> None:
+    sources = "".join(file.read_text() for file in (ROOT / "src" / "mainspring" / "client").glob("*.py"))
+    words = set(re.findall(r'"([\w:-]+)"', sources))
+    paths = [each.path.removeprefix("/v1/") for each in ENDPOINTS if each.path.startswith("/v1/")]
+    parts = {part for path in paths for part in path.split("/") if not part.startswith("{")}
+    assert parts - words == NOT_OF_CLIENTS & parts

@@ -20,7 +20,7 @@ from mainspring.client.workers import Cluster, Workers
 from mainspring.core.instants import SECOND, Instant, parse_duration
 from mainspring.core.runs.retry import Length, Retry
 from mainspring.operations import records
-from mainspring.operations.installation import ShownSettings, Versions
+from mainspring.operations.installation import Me, ShownSettings, Versions
 from mainspring.operations.views import overview_records
 from mainspring.sdk.sync import Blocking
 
@@ -78,6 +78,10 @@ class Client:
     async def overview(self) -> overview_records.Overview:
         """How the namespace stands; at most a second old."""
         return await self._connection.ask(Request("GET", path_of("overview")), overview_records.Overview)
+
+    async def me(self) -> Me:
+        """The caller as the server sees it: its name, its permissions by namespace, and when its token expires."""
+        return await self._connection.ask(Request("GET", path_of("me")), Me)
 
     async def versions(self) -> Versions:
         """Which version each process runs, and that of the database's schema."""

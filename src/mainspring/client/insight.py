@@ -177,6 +177,18 @@ class Insight:
         query = {**_span(since=since, until=until), "bucket": bucket}
         return await self._connection.ask(Request("GET", path_of("jobs", job, "ledger"), query), records.FiringWindow)
 
+    def ledgers(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        bucket: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[records.LedgerRow, None]:
+        """What ended of each job by period, jobs in order of name."""
+        query = {**_span(since=since, until=until), "bucket": bucket}
+        return each(self._connection, path_of("ledger"), query, records.LedgerRow, limit, size=200)
+
     async def terms(self, since: datetime | None = None, limit: int = 50) -> Sequence[Term]:
         """The latest terms of leadership, newest first."""
         query = {**_span(since=since), "limit": limit}

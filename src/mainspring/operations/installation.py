@@ -1,4 +1,4 @@
-"""What runs, and with which settings. Secrets stay hidden."""
+"""What runs, with which settings, and who asks. Secrets stay hidden."""
 
 from __future__ import annotations
 
@@ -16,6 +16,21 @@ from mainspring.settings import Settings, describe_settings
 from mainspring.version import VERSION
 
 _HIDDEN: Final = ("secret", "token")
+
+
+class Me(msgspec.Struct, frozen=True):
+    """The caller of a request."""
+
+    subject: str
+    open: bool
+    """Whether the server needs no token on this machine."""
+    home: str
+    """The namespace of requests that name none."""
+    namespaces: list[str]
+    """The namespaces that the token names. With `*` among the permissions, every other one is allowed, too."""
+    permissions: dict[str, list[str]]
+    expires_at: Moment | None
+    version: str
 
 
 class ProcessVersion(msgspec.Struct, frozen=True):

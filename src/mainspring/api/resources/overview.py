@@ -24,8 +24,9 @@ async def show_overview(request: Request) -> Response:
 
 
 async def follow_live(request: Request) -> Response:
-    """Server-sent events, at most two a second: which jobs and runs have changed. The first has `more` set, since
-    something may have changed before the stream began."""
+    """Server-sent events, at most two a second: which jobs and runs have changed. Each event is a `news`, and its JSON
+    has `jobs` and `runs`, at most 200 ids each, and `more`: whether others may have changed, too. The first has `more`
+    set, since something may have changed before the stream began."""
     return Response(200, media_type=SSE, stream=beats(_news(request)))
 
 

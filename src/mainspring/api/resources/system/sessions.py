@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Annotated
 
 import msgspec
@@ -13,22 +12,8 @@ from mainspring.api.auth.session import check_same_origin, ended_cookie, session
 from mainspring.api.auth.tokens import LONGEST_TOKEN
 from mainspring.api.endpoint import AUTHENTICATED, PUBLIC, Endpoint, Request, Response
 from mainspring.core.instants import to_datetime
+from mainspring.operations.installation import Me
 from mainspring.version import VERSION
-
-
-class Me(msgspec.Struct, frozen=True):
-    """The caller of a request."""
-
-    subject: str
-    open: bool
-    """Whether the server needs no token on this machine."""
-    home: str
-    """The namespace of requests that name none."""
-    namespaces: list[str]
-    """The namespaces that the token names. With `*` among the permissions, every other one is allowed, too."""
-    permissions: dict[str, list[str]]
-    expires_at: datetime | None
-    version: str
 
 
 class SessionBody(msgspec.Struct, forbid_unknown_fields=True):
