@@ -193,6 +193,18 @@ def test_relations_gates_and_stored_events(private_door: Door, client: httpx.Cli
     assert sum(part["share"] for part in spent) == pytest.approx(1, abs=0.001)
 
 
+def test_related_jobs_are_listed_with_what_became_of_them_last(private_door: Door, client: httpx.Client) -> None:
+    make(client, "up", manual=True)
+    make(client, "nightly", schedule="0 2 * * *", dependencies=["up"])
+    (before,) = ok(client.get("/v1/jobs/nightly/relations"))["upstream"]
+    assert (before["name"], before["how"], before["latest_outcome"]) == ("up", "dependency", None)
+    ok(client.post("/v1/jobs/up/trigger", json={}))
+    end_all(private_door)
+    (after,) = ok(client.get("/v1/jobs/nightly/relations"))["upstream"]
+    assert after["latest_outcome"] == "succeeded"
+    assert after["latest_at"] is not None
+
+
 def test_a_long_timeline_is_sampled_evenly_and_keeps_its_failures(
     private_door: Door, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -415,6 +427,9 @@ async def test_the_client_has_them_all(private_door: Door) -> None:
         assert (await client.insight.terms()) == []
         assert (await client.insight.run_events(run.run_id)).items == []
         assert (await client.insight.timeline()).partial is False
+        assert [each async for each in client.insight.ledgers(bucket="1d")] == []
+        me = await client.me()
+        assert (me.home, "runs:submit" in me.permissions[me.home]) == ("default", True)
 
 
 def test_a_calendar_is_removed_when_no_job_uses_it_and_the_trail_says_so(client: httpx.Client) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, Literal
 
-from mainspring.core.model import Run
+from mainspring.core.model import Firing, Run
 from mainspring.core.states import FINAL
 from mainspring.errors import NotFound
 from mainspring.operations.context import Context
@@ -16,6 +16,8 @@ from mainspring.operations.views.records import JobRelations, LinePlace, Related
 from mainspring.store import Store
 
 MOST: Final = 200
+LOOKED_BACK: Final = 5
+"""How many rows of a ledger are looked at for one that has ended."""
 LONGEST_CHAIN: Final = 50
 """How many retries of retries are followed in each direction."""
 
@@ -89,6 +91,23 @@ class Relations:
             else RelatedJob(edge.upstream, "after")
             for edge in await store.list_edges(found.id)
         ]
-        before += [RelatedJob(name, "dependency") for name in found.policy.dependencies]
-        after = await store.dependent_jobs(found.id, MOST)
-        return JobRelations(before[:MOST], [RelatedJob(name, "after") for name in after])
+        before += await self._related(store, list(found.policy.dependencies), "dependency")
+        return JobRelations(
+            before[:MOST], await self._related(store, await store.dependent_jobs(found.id, MOST), "after")
+        )
+
+    async def _related(
+        self, store: Store, names: Sequence[str], how: Literal["after", "dependency"]
+    ) -> list[RelatedJob]:
+        """Jobs by name, each with its newest firing that ended."""
+        known = {job.name: job.id for job in await store.find_jobs(self._context.namespace, names)} if names else {}
+        latest = dict[str, Firing]()
+        for row in await store.newest_firings([*known.values()], LOOKED_BACK) if known else ():
+            if row.outcome != "fired":
+                latest.setdefault(row.job_id, row)
+
+        def related(name: str) -> RelatedJob:
+            row = latest.get(known.get(name, ""))
+            return RelatedJob(name, how) if row is None else RelatedJob(name, how, moment(row.fire_at), row.outcome)
+
+        return [related(name) for name in names]
