@@ -18,7 +18,7 @@ from playwright.sync_api import Page
 
 from mainspring import Mainspring
 from mainspring.api.auth.tokens import issue, load_keys
-from mainspring.core.instants import HOUR
+from mainspring.core.instants import HOUR, Duration
 from mainspring.testing.servers.process import free_port
 
 SECRET = "Zm9yIHRlc3RzIG9ubHk6IG5vdCBhIHNlY3JldCBhdCBhbGw="
@@ -79,12 +79,12 @@ class Stage:
         """A client for another thread."""
         return httpx.Client(base_url=self.url, headers=self.client.headers, timeout=PATIENCE_S)
 
-    def token(self, *roles: str, namespace: str = "default") -> str:
-        """A token of an hour."""
+    def token(self, *roles: str, namespace: str = "default", subject: str = "ann", lifetime: Duration = HOUR) -> str:
+        """A token; of an hour, unless it is to expire earlier."""
         app = Mainspring(f"sqlite:///{self.store}", secret=self.secret)
         keys = load_keys(app.settings)
         assert keys is not None
-        words: dict[str, Any] = {"subject": "ann", "lifetime": HOUR, "now": app.clock.now()}
+        words: dict[str, Any] = {"subject": subject, "lifetime": lifetime, "now": app.clock.now()}
         token, _ = issue(keys, app.settings, roles={namespace: roles}, **words)
         return token
 
@@ -111,7 +111,8 @@ class Stage:
 def shell(stage: Stage, line: str) -> None:
     """Run a command as a person would, in a shell."""
     folder = Path(sys.executable).parent
-    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url}
+    code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
+    environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url, **code}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
 

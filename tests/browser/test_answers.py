@@ -185,13 +185,40 @@ def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: Op
     page = open_page("/new-job", expects_faults=True)
     page.get_by_label("Zone", exact=True).fill("Europe/Berlin")
     meaning = page.get_by_label("what this means")
-    for expression in ("61 2 * * *", "30 2 28 3 *"):  # Typed fast: an older answer never replaces a newer one.
-        page.get_by_label("Expression").fill(expression)
+    page.get_by_label("Expression").fill("30 2 28 3 *")
     expect(meaning).to_contain_text("clocks went forward")
     page.get_by_label("Expression").fill("30 2 25 10 *")
     expect(meaning).to_contain_text("clocks went back")
     page.get_by_label("Expression").fill("61 2 * * *")
-    expect(page.locator("#value-fault")).to_contain_text("61")
+    page.get_by_label("Retries").fill("many")
+    page.get_by_label("Timeout").fill("soon")
+    for field, value in (("value", "61"), ("retries", "whole number"), ("timeout", "30s")):
+        expect(page.locator(f"#{field}-fault")).to_contain_text(value)
+
+
+def test_an_older_answer_never_replaces_a_newer_one(open_page: OpenPage) -> None:
+    page = open_page("/new-job")
+    meaning = page.get_by_label("what this means")
+    expect(meaning).to_contain_text("02:00")
+    held: list[Route] = []
+
+    def answer(route: Route) -> None:
+        """The first is held back, as by a slow network."""
+        if held:
+            route.continue_()
+        else:
+            held.append(route)
+
+    page.route("**/v1/jobs:preview*", answer)
+    page.get_by_label("Expression").fill("0 3 * * *")
+    until(lambda: page.evaluate("1") and held)
+    page.get_by_label("Expression").fill("0 4 * * *")
+    expect(meaning).to_contain_text("04:00")
+    with page.expect_response("**/v1/jobs:preview*"):
+        held[0].continue_()
+    page.evaluate("new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done)))")
+    expect(meaning).to_contain_text("04:00")
+    assert "03:00" not in meaning.inner_text()
 
 
 def test_saving_over_a_job_that_changed_meanwhile_loses_nothing(open_page: OpenPage, stage: Stage) -> None:

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from backstage import APP, PATIENCE_S, OpenPage, Stage, shell, until
@@ -13,14 +14,22 @@ from playwright.sync_api import Locator, Page, expect
 
 pytestmark = pytest.mark.browser
 
+BEYOND = 2**60 + 1
+"""An integer that a JavaScript number cannot hold."""
+
 
 def command_of(page: Page, button: str, inside: Page | Locator | None = None) -> str:
     """Open the dialog of a button, and close it again; the command that it shows."""
-    (inside or page).get_by_role("button", name=button, exact=True).click()
+    opener = (inside or page).get_by_role("button", name=button, exact=True)
+    opener.focus()
+    page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
     line = dialog.locator(".command code").inner_text()
+    page.keyboard.press("Shift+Tab")  # Backwards from its first control.
+    assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
+    expect(opener).to_be_focused()
     return line
 
 
@@ -71,8 +80,34 @@ def test_the_commands_of_actions_on_many_have_the_same_effect(open_page: OpenPag
     page.goto(f"{stage.url}/ui/jobs?q=many")
     expect(page.get_by_role("row")).to_have_count(4)
     page.get_by_label("select all shown").check()
-    run_command(page, stage, "Pause")
-    assert [stage.ask("GET", f"/v1/jobs/many of {number}")["state"] for number in range(3)] == ["paused"] * 3
+    for button, state in (("Pause", "paused"), ("Resume", "active")):
+        run_command(page, stage, button)
+        assert [stage.ask("GET", f"/v1/jobs/many of {number}")["state"] for number in range(3)] == [state] * 3
+    run_command(page, stage, "Trigger")
+    for number in range(3):
+        assert len(until(lambda number=number: stage.ask("GET", f"/v1/jobs/many of {number}/runs")["items"])) == 1
+
+
+def test_the_command_of_a_kind_of_failure_retries_each_run_of_it_once(open_page: OpenPage, stage: Stage) -> None:
+    word = "refused by itself"
+    runs = [stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": word}})["run_id"] for _ in range(3)]
+    for run in runs:
+        stage.ended(run)
+
+    def groups() -> list[dict[str, Any]]:
+        found = stage.ask("GET", "/v1/errors", params={"limit": 100})["items"]
+        return [each for each in found if word in each["message"] and each["count"] >= len(runs)]
+
+    group = until(groups)[0]["error"]
+    page = open_page(f"/failures/{group}")
+    run_command(page, stage, "Retry all that failed so")
+    failed = {"error": group, "limit": 20}
+    found = until(lambda: [each for each in stage.ask("GET", "/v1/runs", params=failed)["items"] if each["retry_of"]])
+    assert {each["retry_of"] for each in found} <= set(runs)
+    page.goto(f"{stage.url}/ui/runs?q=error:{group}")
+    page.get_by_label(f"select {runs[0]}").check()
+    line = command_of(page, "Retry")
+    assert line == f"mainspring run retry {runs[0][-8:]}"
 
 
 def test_the_commands_of_forms_and_of_single_runs_have_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
@@ -88,11 +123,45 @@ def test_the_commands_of_forms_and_of_single_runs_have_the_same_effect(open_page
     shell(stage, page.locator(".command code").inner_text())
     job = stage.ask("GET", "/v1/jobs/edited")
     assert (job["timeout"], job["args"]) == ("7m", {"text": "it's"})
+    stage.ask("PATCH", "/v1/jobs/edited", json={"tags": ["old"]})
+    page.reload()
+    page.get_by_label("Timeout").fill("")
+    page.get_by_label("Tags").fill("")
+    expect(page.locator(".command code")).to_contain_text("--tag none")
+    shell(stage, page.locator(".command code").inner_text())
+    job = stage.ask("GET", "/v1/jobs/edited")
+    assert (job["timeout"], job["tags"]) == (None, [])
     page.goto(f"{stage.url}/ui/calendars?new=1")
     page.get_by_label("Name", exact=True).fill("by hand")
     expect(page.locator(".command code")).to_contain_text("'by hand'")
     shell(stage, page.locator(".command code").inner_text())
     assert stage.ask("GET", "/v1/calendars/by hand")["rules"][0]["days"] == ["sat", "sun"]
+    page.goto(f"{stage.url}/ui/calendars/by%20hand")
+    run_command(page, stage, "Remove")
+    assert stage.client.get("/v1/calendars/by hand").status_code == 404
+
+
+def test_a_run_is_submitted_by_a_form_that_fits_its_task_and_by_its_command(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/runs", expects_faults=True)
+    page.get_by_role("link", name="New run").click()
+    page.get_by_label("Task", exact=True).fill("exact")
+    expect(page.get_by_text("exact(number: int)")).to_be_visible()
+    page.get_by_label("number", exact=True).fill(str(BEYOND))
+    page.get_by_label("Priority").fill("99")
+    page.get_by_role("button", name="Submit the run").click()
+    expect(page.locator("#run-priority-fault")).to_contain_text("1 (highest) to 10")
+    page.get_by_label("Priority").fill("2")
+    line = page.locator(".command code").inner_text()
+    page.get_by_role("button", name="Submit the run").click()
+    expect(page.get_by_role("heading", level=1)).to_contain_text("exact …")
+    first = stage.ended(page.url.rsplit("/", 1)[1])
+    assert (first["args"], first["result"], first["priority"]) == ({"number": BEYOND}, BEYOND, 2)
+    shell(stage, line)
+    newest = stage.ask("GET", "/v1/runs", params={"task": "exact", "limit": 1})["items"][0]
+    assert (newest["args"], newest["priority"]) == ({"number": BEYOND}, 2)
+    assert newest["run_id"] != first["run_id"]
+    page.get_by_role("link", name="Copy as new run").click()
+    expect(page.get_by_label("Arguments as JSON")).to_have_value(f'{{\n  "number": {BEYOND}\n}}')
 
 
 def test_the_command_of_a_backfill_fires_what_was_missed(open_page: OpenPage, stage: Stage) -> None:

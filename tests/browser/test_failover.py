@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 import time
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from backstage import OpenPage, Stage, open_stage, until
-from playwright.sync_api import expect
+from backstage import OpenPage, Stage, open_stage
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
@@ -22,12 +23,26 @@ def leader(stage: Stage) -> dict[str, object] | None:
     return found[0] if found else None
 
 
-def fail_over(dying: Stage, heir: Stage, term: int) -> float:
-    """Kill the leader; the seconds until the other node leads."""
+class Failover(NamedTuple):
+    """Seconds after the leader was killed."""
+
+    unseen_s: float
+    """Until the page of the other node no longer shows it."""
+    seen_s: float
+    """Until that page shows the new term."""
+
+
+def fail_over(page: Page, dying: Stage, heir: Stage, term: int) -> Failover:
+    """Kill the leader while a page of the other node is open."""
+    page.goto(f"{heir.url}/ui/")
+    owner = str((leader(heir) or {})["owner"])
+    expect(page.get_by_title(owner)).to_be_visible()
     began = time.monotonic()
     dying.kill()
-    until(lambda: (found := leader(heir)) is not None and found["number"] == term)
-    return time.monotonic() - began
+    expect(page.get_by_title(owner)).to_be_hidden()
+    unseen_s = time.monotonic() - began
+    expect(page.locator(".cards")).to_contain_text(f"term {term}")
+    return Failover(unseen_s, time.monotonic() - began)
 
 
 def test_dead_nodes_and_workers_are_shown_and_their_runs_name_the_next_worker(
@@ -41,30 +56,32 @@ def test_dead_nodes_and_workers_are_shown_and_their_runs_name_the_next_worker(
         second.start()
         try:
             page = open_page("/", at=second.url, expects_faults=True)
-            owner = str((leader(second) or {})["owner"])
-            expect(page.get_by_title(owner)).to_be_visible()
-            took = [fail_over(first, second, 2)]
-            expect(page.get_by_title(owner)).to_be_hidden()
-            expect(page.locator(".cards")).to_contain_text("term 2")
+            took = [fail_over(page, first, second, 2)]
+            killed = time.monotonic() - took[0].seen_s
             page.get_by_role("link", name="Workers", exact=True).click()
             row = page.get_by_role("row").filter(has_text=lost)
             expect(row).to_contain_text("dead")
+            dead_s = time.monotonic() - killed
             next_worker = second.ended(run)["worker"]
             assert next_worker != lost
             page.goto(f"{second.url}/ui/runs/{run}")
             expect(page.get_by_text("lost").first).to_be_visible()
             expect(page.locator("main dl.facts")).to_contain_text(next_worker)
             first.start()
-            took.append(fail_over(second, first, 3))
+            took.append(fail_over(page, second, first, 3))
             second.start()
-            took.append(fail_over(first, second, 4))
+            took.append(fail_over(page, first, second, 4))
             page.goto(f"{second.url}/ui/cluster")
             rows = page.get_by_role("table", name="terms").get_by_role("row")
             expect(rows).to_have_count(5)
             gaps = [rows.nth(n).get_by_role("cell").nth(5).inner_text() for n in (3, 2, 1)]
             for gap, measured in zip(gaps, took, strict=True):
-                assert LEASE_S <= seconds(gap) <= measured + LEASE_S, (gap, measured)
+                assert LEASE_S <= seconds(gap) <= measured.seen_s + LEASE_S, (gap, measured)
             expect(page.get_by_text(re.compile("longest time without a leader"))).to_be_visible()
+            # The best of three: others that use the same cores make each of them longer.
+            assert min(each.unseen_s for each in took) <= 3.0, took
+            assert min(each.seen_s for each in took) <= 5.0, took
+            assert dead_s <= 15.0
         finally:
             second.kill()
             second.client.close()

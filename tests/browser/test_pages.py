@@ -49,6 +49,15 @@ def test_the_ledger_of_each_trigger_has_a_grid_that_fits(open_page: OpenPage, st
     expect(table.get_by_role("columnheader")).to_have_count(24)
     page.goto(f"{stage.url}/ui/jobs/train-model")
     expect(page.get_by_text("It has not fired yet.")).to_be_visible()
+    page.goto(f"{stage.url}/ui/jobs/publish")  # After another job: its firings in order, thirty in a row.
+    expect(table.locator(".cell").nth(5)).to_be_visible()
+    expect(table.get_by_role("columnheader")).to_have_count(0)
+    yearly = {"name": "yearly", "command": "true", "schedule": "0 0 1 1 *", "timezone": "UTC"}
+    job = stage.ask("POST", "/v1/jobs", json=yearly)
+    fill_ledger(stage, job["job_id"], 365 * 86_400, 6)
+    page.goto(f"{stage.url}/ui/jobs/yearly")
+    expect(table.locator(".cell")).to_have_count(6)
+    expect(table.get_by_role("columnheader")).to_have_count(0)
 
 
 def fill_ledger(stage: Stage, job_id: str, step_s: int, count: int) -> None:
@@ -198,9 +207,26 @@ def test_integers_beyond_two_to_the_53_are_exact(open_page: OpenPage, stage: Sta
     run = stage.ask("POST", "/v1/runs", content=f'{{"task": "exact", "args": {{"number": {BEYOND}}}}}',
                     headers={"Content-Type": "application/json"})  # fmt: skip
     stage.ended(run["run_id"])
-    page = open_page(f"/runs/{run['run_id']}?tab=data")
-    expect(page.get_by_label("arguments")).to_contain_text(str(BEYOND))
-    expect(page.get_by_label("result")).to_have_text(str(BEYOND))
+    page = open_page(f"/runs/{run['run_id']}?tab=data", permissions=["clipboard-read", "clipboard-write"])
+    expect(page.get_by_label("arguments", exact=True)).to_contain_text(str(BEYOND))
+    expect(page.get_by_label("result", exact=True)).to_have_text(str(BEYOND))
+    page.get_by_role("button", name="copy the result").click()
+    expect(page.get_by_text("copied")).to_be_visible()
+    assert page.evaluate("navigator.clipboard.readText()") == str(BEYOND)
+
+
+def test_an_edit_leaves_integers_beyond_two_to_the_53_as_they_are(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": "large", "task": "exact", "manual": True, "args": {"number": BEYOND}})
+    page = open_page("/jobs/large?tab=edit")
+    page.get_by_label("Timeout").fill("7m")
+    page.get_by_role("button", name="Save the job").click()
+    until(lambda: stage.ask("GET", "/v1/jobs/large")["timeout"] == "7m")
+    assert stage.ask("GET", "/v1/jobs/large")["args"] == {"number": BEYOND}
+    page.goto(f"{stage.url}/ui/jobs/large?tab=versions")
+    page.get_by_role("row").filter(has_text="job.create").get_by_role("link", name="Edit from this").click()
+    expect(page.get_by_label("Timeout")).to_have_value("")
+    page.get_by_role("button", name="Save the job").click()
+    until(lambda: stage.ask("GET", "/v1/jobs/large")["timeout"] is None)
 
 
 def test_a_new_job_is_saved_and_faults_stand_at_their_fields(open_page: OpenPage) -> None:

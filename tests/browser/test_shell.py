@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
-from backstage import OpenPage, Stage
-from playwright.sync_api import expect
+from backstage import OpenPage, Stage, until
+from playwright.sync_api import Page, expect
 
 pytestmark = pytest.mark.browser
 
@@ -15,7 +16,7 @@ PAGES = {
     "/jobs/sync-inventory?tab=runs": "sync-inventory", "/jobs/invoices?tab=next": "invoices",
     "/jobs/invoices?tab=relations": "invoices", "/jobs/invoices?tab=edit": "invoices",
     "/jobs/payroll?tab=definition": "payroll", "/jobs/payroll?tab=versions": "payroll",
-    "/new-job": "New job", "/runs": "Runs", "/failures": "Failures",
+    "/new-job": "New job", "/new-run?task=exact": "New run", "/runs": "Runs", "/failures": "Failures",
     "/load": "Load", "/timeline": "Timeline", "/queues": "Queues", "/workers": "Workers", "/cluster": "Cluster",
     "/calendars": "Calendars", "/calendars?new=1": "Calendars", "/events?q=kind:run.failed": "Events",
     "/audit": "Audit", "/settings": "Settings",
@@ -30,15 +31,48 @@ LOOKED_AT = "{exclude: ['tbody tr:nth-child(n + 7)']}"
 """Rows of a table are alike: the first few stand for hundreds, each of which takes axe as long."""
 STILL = "() => !document.querySelector('.dim') && document.getAnimations().length === 0"
 """While a page loads its data again, what was there before is dimmed."""
+STOPS = 20
+IS_FOCUS_SEEN = """() => {
+  const at = document.activeElement;
+  const look = getComputedStyle(at);
+  return at === document.body || (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) >= 2);
+}"""
 PLANTED = "<img src=x onerror=\"document.title='planted'\">"
+
+
+def newest(stage: Stage, path: str, name: str, **words: str) -> str:
+    """The first of a list."""
+    return str(stage.ask("GET", path, params={"limit": 1, **words})["items"][0][name])
+
+
+OBJECTS: dict[str, Callable[[Stage], str]] = {
+    "run": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='failed')}",
+    "waiting run": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', queue='gpu', state='pending')}",
+    "output": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='failed')}?tab=output",
+    "data": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='succeeded')}?tab=data",
+    "failure": lambda stage: f"/failures/{until(lambda: stage.ask('GET', '/v1/errors')['items'])[0]['error']}",
+    "worker": lambda stage: f"/workers/{stage.silent_workers()[0]}",
+    "page that is not there": lambda stage: "/elsewhere",
+}
 
 
 @pytest.mark.parametrize("path", PAGES)
 def test_a_page_is_sound(open_page: OpenPage, axe: str, path: str) -> None:
-    """It asks no other host, says nothing on the console, breaks no policy, passes axe in light, dark and forced
-    colours, and does not scroll sideways at 360 px."""
     page = open_page(path)
     expect(page.get_by_role("heading", level=1)).to_contain_text(PAGES[path])
+    check_sound(page, axe)
+
+
+@pytest.mark.parametrize("kind", OBJECTS)
+def test_the_page_of_one_object_is_sound(open_page: OpenPage, stage: Stage, axe: str, kind: str) -> None:
+    page = open_page(OBJECTS[kind](stage))
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    check_sound(page, axe)
+
+
+def check_sound(page: Page, axe: str) -> None:
+    """It asks no other host, says nothing on the console, breaks no policy, passes axe in light, dark and forced
+    colours, shows where the keyboard is, and does not scroll sideways at 360 px."""
     expect(page.locator(".skeleton")).to_have_count(0)
     expect(page.get_by_role("alert")).to_have_count(0)
     page.evaluate(axe)
@@ -47,6 +81,9 @@ def test_a_page_is_sound(open_page: OpenPage, axe: str, path: str) -> None:
         page.wait_for_function(STILL)
         found = page.evaluate(f"axe.run({LOOKED_AT}, {options})")["violations"]
         assert [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]] == [], look
+    for _ in range(STOPS):
+        page.keyboard.press("Tab")
+        assert page.evaluate(IS_FOCUS_SEEN), page.evaluate("document.activeElement.outerHTML.slice(0, 160)")
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
 
@@ -59,8 +96,14 @@ def test_planted_markup_is_shown_as_text(open_page: OpenPage, stage: Stage) -> N
     )
     run = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": PLANTED}, "key": PLANTED})
     stage.ended(run["run_id"])
+    stage.ask("POST", "/v1/jobs/sync-inventory/pause", json={"reason": PLANTED})
     page = open_page("/jobs?q=task:refuse")
     expect(page.get_by_role("link", name=f"evil {PLANTED}").first).to_be_visible()
+    for path in ("", "/jobs/sync-inventory", "/failures", "/audit"):
+        page.goto(f"{stage.url}/ui{path}")
+        expect(page.locator("main").get_by_text(PLANTED).first).to_be_visible()
+        assert page.locator("main img").count() == 0
+    stage.ask("POST", "/v1/jobs/sync-inventory/resume", json={})
     for tab in ("", "?tab=output", "?tab=data"):
         page.goto(f"{stage.url}/ui/runs/{run['run_id']}{tab}")
         expect(page.get_by_text(PLANTED if tab != "?tab=data" else "onerror").first).to_be_visible()

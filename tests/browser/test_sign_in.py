@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import html
+import json
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
 from backstage import SECRET, OpenPage, Stage, open_stage
 from playwright.sync_api import Page, expect
 
+from mainspring.core.instants import SECOND
+
 pytestmark = pytest.mark.browser
+
+SHORT_S = 8
 
 
 @pytest.fixture(scope="module")
@@ -68,19 +76,57 @@ def test_after_signing_out_the_login_is_there(open_page: OpenPage, door: Stage) 
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
 
-def test_what_was_typed_survives_a_session_that_ends(open_page: OpenPage, door: Stage) -> None:
-    page = enter(open_page, door, "admin", path="/new-job")
-    page.get_by_label("Name", exact=True).fill("typed-before")
+@pytest.mark.parametrize("end", ["the cookie is gone", "the token is revoked", "the token expires"])
+def test_what_was_typed_survives_a_session_that_ends(open_page: OpenPage, door: Stage, end: str) -> None:
+    page = open_page("/new-job", at=door.url, expects_faults=True)
+    sign_in(page, door.token("admin", subject="eve", lifetime=(SHORT_S if "expires" in end else 3_600) * SECOND))
+    page.get_by_label("Name", exact=True).fill(f"typed before {end}")
     page.get_by_label("Command", exact=True).fill("echo typed")
-    page.context.clear_cookies()
-    # The page may notice by itself before, and its dialog is then above the button.
-    page.get_by_role("button", name="Save the job").evaluate("button => button.click()")
+    if "cookie" in end:
+        page.context.clear_cookies()
+    elif "revoked" in end:
+        door.ask("POST", "/v1/tokens:revoke", json={"subject": "eve"})
+    else:
+        expect(page.get_by_text("Your session ends in 1 m")).to_be_visible()
+    # Pages notice by themselves within seconds; the next request of this one notices at once.
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     sign_in(page, door.token("admin"))
     expect(page.get_by_role("heading", name="Sign in")).to_be_hidden()
-    expect(page.get_by_label("Name", exact=True)).to_have_value("typed-before")
+    expect(page.get_by_label("Name", exact=True)).to_have_value(f"typed before {end}")
     page.get_by_role("button", name="Save the job").click()
-    expect(page.get_by_role("heading", name="typed-before")).to_be_visible()
+    expect(page.get_by_role("heading", name=f"typed before {end}")).to_be_visible()
+
+
+class Foreign(BaseHTTPRequestHandler):
+    """A page of another origin that posts a form to the server as soon as it is opened."""
+
+    target = ""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"name": "forged", "command": "true", "manual": True})[:-1]
+        field = html.escape(f'{body}, "tags": ["')  # A form of text/plain: the name of its field, "=", its value.
+        page = f"""<form method="post" enctype="text/plain" action="{self.target}/v1/jobs">
+            <input name="{field}" value='"]}}'></form>
+            <script>document.forms[0].submit()</script>"""
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(page.encode())
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Nothing."""
+
+
+def test_a_form_of_another_origin_changes_nothing(open_page: OpenPage, door: Stage) -> None:
+    page = enter(open_page, door, "admin")
+    handler = type("Handler", (Foreign,), {"target": door.url})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as foreign:
+        Thread(target=foreign.serve_forever, daemon=True).start()
+        with page.expect_response("**/v1/jobs") as answered:
+            page.goto(f"http://127.0.0.1:{foreign.server_port}/")
+        foreign.shutdown()
+    assert answered.value.status in (401, 403, 415)
+    assert door.client.get("/v1/jobs/forged").status_code == 404
 
 
 @pytest.mark.parametrize(
@@ -104,11 +150,38 @@ def test_each_role_is_offered_what_it_may_do(
     assert trigger.is_enabled() == operates
     if not operates:
         assert trigger.get_attribute("title") == "needs jobs:operate"
+    offered = {
+        "/runs": ("Runs", "link", "New run", creates),
+        "/queues": ("queue default", "button", "Pause", operates),
+        "/workers": ("workers", "button", "Drain", operates),
+        "/calendars": ("Calendars", "link", "New calendar", operates),
+    }  # fmt: skip
+    for path, (shown, kind, name, is_allowed) in offered.items():
+        page.goto(f"{door.url}/ui{path}")
+        expect(page.get_by_role("heading", name=shown).or_(page.get_by_label(shown)).first).to_be_visible()
+        main = page.locator("main")
+        found = main.get_by_role("link", name=name) if kind == "link" else main.get_by_role("button", name=name)
+        assert (found.count() > 0 and found.first.is_enabled()) == is_allowed, (path, role)
+    page.goto(f"{door.url}/ui/settings")
+    expect(page.get_by_role("button", name="Sign out")).to_be_visible()
+    assert page.get_by_role("heading", name="Settings of the server").count() == int(audits)
 
 
 def test_a_call_that_is_not_allowed_is_refused_and_says_so(open_page: OpenPage, door: Stage) -> None:
     page = enter(open_page, door, "viewer", path="/audit")
     expect(page.get_by_role("alert")).to_contain_text("audit:read")
+
+
+def test_a_forged_call_is_refused_and_the_page_says_so(open_page: OpenPage, door: Stage) -> None:
+    door.ask("POST", "/v1/jobs", json={"name": "guarded", "command": "true", "manual": True})
+    page = enter(open_page, door, "viewer", path="/jobs/guarded")
+    page.get_by_role("button", name="Trigger").evaluate("button => button.disabled = false")
+    page.get_by_role("button", name="Trigger").click()
+    with page.expect_response("**/trigger") as answered:
+        page.get_by_role("button", name="Fire it now").click()
+    assert answered.value.status == 403
+    expect(page.get_by_role("dialog").get_by_role("alert")).to_contain_text("jobs:operate")
+    assert door.ask("GET", "/v1/jobs/guarded/runs")["items"] == []
 
 
 def test_another_namespace_is_not_there(open_page: OpenPage, door: Stage) -> None:

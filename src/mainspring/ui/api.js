@@ -35,6 +35,11 @@ export class Exact {
   toString() {
     return this.digits;
   }
+  /** What was read exactly is sent exactly. A browser that cannot keep the text of a number cannot write one, either. */
+  toJSON() {
+    const json = /** @type {any} */ (JSON);
+    return json.rawJSON ? json.rawJSON(this.digits) : Number(this.digits);
+  }
 }
 
 /** @param {string} text */

@@ -1,5 +1,5 @@
 /** Keys. They never fire in a field, and can be turned off. */
-import { go, to } from "./router.js";
+import { go, place, siblings, to } from "./router.js";
 import { clock, keys } from "./state/settings.js";
 import { paused } from "./live.js";
 
@@ -14,10 +14,22 @@ const CLOCKS = ["browser", "utc", "job"];
 const ACTIONS = {
   n: () => dispatchEvent(new Event("mainspring-namespace")),
   "?": () => import("./parts/help.js").then(({ open }) => open()),
-  y: () => import("./parts/dialog.js").then(({ copy }) => copy(location.href)),
+  y: () => import("./parts/dialog.js").then(({ copy }) => copy(decodeURIComponent(place.value.path.split("/")[2] ?? "") || location.href)),
+  Y: () => import("./parts/dialog.js").then(({ copy }) => copy(location.href)),
+  a: () => /** @type {HTMLElement | null} */ (document.querySelector(".toolbar button:not(.fresh), .page-head .actions :is(button:enabled, a)"))?.focus(),
+  e: () => /^\/(jobs)\/[^/]+$/.test(place.value.path) && go(to(place.value.path, { tab: "edit" })),
+  "[": () => step(-1),
+  "]": () => step(1),
   p: () => (paused.value = !paused.value),
   t: () => (clock.value = CLOCKS[(CLOCKS.indexOf(clock.value) + 1) % CLOCKS.length]),
 };
+
+/** Open the object before or after this one in the list from which it was opened.
+ * @param {number} by */
+function step(by) {
+  const at = siblings.findIndex((each) => each.split("?")[0] === location.pathname);
+  if (at >= 0 && siblings[at + by]) go(siblings[at + by], { replace: true });
+}
 
 let waiting = false;
 /** What was typed while the palette loads. */

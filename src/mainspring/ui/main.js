@@ -2,11 +2,12 @@
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { openPalette } from "./keys.js";
 import { mark, paused, start, version } from "./live.js";
-import { Trouble } from "./parts/page.js";
+import { Head, Trouble } from "./parts/page.js";
 import { base, go, place, to } from "./router.js";
 import { may, me, namespace, signedOut, whoAmI } from "./state/me.js";
 import "./state/settings.js";
-import { standing } from "./state/standing.js";
+import { failedSince, standing } from "./state/standing.js";
+import { now as clockNow } from "./parts/when.js";
 
 /** @type {[RegExp, () => Promise<any>, string][]} */
 const PAGES = [
@@ -15,6 +16,7 @@ const PAGES = [
   [/^\/new-job$/, () => import("./pages/editor.js"), "Jobs"],
   [/^\/jobs\/([^/]+)$/, () => import("./pages/job.js"), "Jobs"],
   [/^\/runs$/, () => import("./pages/runs.js"), "Runs"],
+  [/^\/new-run$/, () => import("./pages/new_run.js"), "Runs"],
   [/^\/runs\/([^/]+)$/, () => import("./pages/run.js"), "Runs"],
   [/^\/failures(?:\/([^/]+))?$/, () => import("./pages/failures.js"), "Failures"],
   [/^\/load$/, () => import("./pages/load.js"), "Load"],
@@ -79,6 +81,9 @@ function Header({ current }) {
   </header>`;
 }
 
+/** A session that ends within this time is announced. */
+const ENDING_MS = 300_000;
+
 /** What every page has to say first: no leader, no worker, degradation, a new version, an action that was interrupted. */
 function Banners() {
   const now = standing.value.data;
@@ -86,8 +91,10 @@ function Banners() {
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
   if (now && now.degradation !== "normal") texts.push([`The server sheds load: ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
+  const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;
   const isOld = version.value !== (document.documentElement.dataset.version ?? "");
   return html`${texts.map(([text, path]) => html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span>${text}</span><a href=${to(path)}>what this means</a></div>`)}
+    ${left > 0 && left < ENDING_MS && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">◷</span><span>Your session ends in ${Math.ceil(left / 60_000)} m. What you typed stays when you sign in again.</span><button class="plain" onClick=${() => (signedOut.value = true)}>Sign in now</button></div>`}
     ${isOld && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>The server has another version (${version.value}). What you typed stays until you reload.</span><button class="plain" onClick=${() => location.reload()}>Reload</button></div>`}`;
 }
 
@@ -122,9 +129,10 @@ function App() {
   const Page = page.key === key ? page.view : null;  // Never the page before with an argument that is not its own.
   return html`<${Header} current=${found?.name ?? ""} />
     <${Banners} />
+    <p class="hidden-text" role="status">${failedSince.value}</p>
     <main>
       ${error && html`<${Trouble} error=${error} />`}
-      ${found === null ? html`<h1>Not there</h1><p>This page does not exist. <a href=${to("/")}>Overview</a></p>` : Page && html`<${Page} key=${`${place.value.path} ${namespace.value}`} argument=${found.argument} />`}
+      ${found === null ? html`<${Head} title="Not there" /><p>This page does not exist. <a href=${to("/")}>Overview</a> · <button class="plain" onClick=${openPalette}>Search</button></p>` : Page && html`<${Page} key=${`${place.value.path} ${namespace.value}`} argument=${found.argument} />`}
     </main>
     ${signedOut.value && html`<${Login} over=${true} />`}`;
 }

@@ -38,6 +38,14 @@ export function runHref(run) {
   return to(`/runs/${run.run_id}`);
 }
 
+/** The objects of the list that was shown last, in its order: keys step from one to the next. */
+export let siblings = /** @type {string[]} */ ([]);
+
+/** @param {string[]} hrefs */
+export function remember(hrefs) {
+  siblings = hrefs;
+}
+
 /** Go to an address of ours.
  * @param {string} url
  * @param {{ replace?: boolean }} [how] */

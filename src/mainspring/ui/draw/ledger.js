@@ -8,6 +8,8 @@
 /** @typedef {"days" | "hours" | "minutes" | "seconds" | "order"} Shape */
 
 const DAY = 86_400_000;
+/** A year of days would be empty but for a few: what fires less often has its instants in order. */
+const RARE = 60 * DAY;
 const MOST_ROWS = 100;
 /** A year back and a year ahead. */
 const MOST_WEEKS = 106;
@@ -26,9 +28,10 @@ const WORST = ["failed", "missed", "cancelled", "skipped", "late", "fired", "clo
 /** The shape that fits the distance between instants.
  * @param {string} kind of the trigger @param {number[]} instants in order @returns {Shape} */
 export function shapeOf(kind, instants) {
-  if (!["cron", "every"].includes(kind) || instants.length < 2) return kind === "cron" ? "days" : "order";
+  if (!["cron", "every"].includes(kind) || instants.length < 2) return kind === "cron" ? "days" : "order";  // One instant has no distance.
   const distances = instants.slice(1).map((each, n) => each - instants[n]).sort((one, other) => one - other);
   const usual = distances[Math.floor(distances.length / 2)];
+  if (usual >= RARE) return "order";
   if (usual >= 0.8 * DAY) return "days";
   if (usual >= 1_200_000) return "hours";
   return usual >= 20_000 ? "minutes" : "seconds";

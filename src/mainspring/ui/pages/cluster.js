@@ -25,8 +25,8 @@ const NODES = [
   { name: "Plans by", tight: true, cell: (/** @type {Node} */ it) => it.coordination },
   { name: "Checked in", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.checked_in_at} plain />` },
   { name: "Started", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.started_at} plain />` },
-  { name: "Clock", tight: true, number: true, cell: (/** @type {Node} */ it) => (it.skew_s == null ? "–" : html`<span class=${Math.abs(it.skew_s) > SKEWED_S ? "s-warning" : ""}>${it.skew_s < 0 ? "−" : "+"}${length(it.skew_s * 1000)}</span>`) },
-  { name: "Loops", cell: (/** @type {Node} */ it) => Loops(it.loops ?? {}) },
+  { name: "Clock", tight: true, number: true, cell: (/** @type {Node} */ it) => (it.skew_s == null || !it.alive ? "–" : html`<span class=${Math.abs(it.skew_s) > SKEWED_S ? "s-warning" : ""}>${it.skew_s < 0 ? "−" : "+"}${length(it.skew_s * 1000)}</span>`) },
+  { name: "Loops", cell: (/** @type {Node} */ it) => (it.alive ? Loops(it.loops ?? {}) : "–") },
 ];
 
 /** Living nodes first, then those that died last.

@@ -1,5 +1,5 @@
 /** A job as the editor holds it, as the server takes it, and as the command that does the same. */
-import { Exact } from "../api.js";
+import { Exact, parse } from "../api.js";
 import { quoted } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
 
@@ -31,7 +31,7 @@ function number(text) {
  * @param {string} text */
 function argsOf(text) {
   try {
-    return JSON.parse(text);
+    return parse(text);
   } catch {
     return text;
   }
@@ -39,11 +39,11 @@ function argsOf(text) {
 
 /** @param {Form} form @param {{ isDraft: boolean }} how a draft says nothing of what it executes */
 export function bodyOf(form, { isDraft }) {
-  const work = form.kindOfWork === "task" ? { task: form.work, ...(form.args.trim() ? { args: argsOf(form.args) } : {}) } : { command: form.work };
+  const work = form.kindOfWork === "task" ? { task: form.work, args: form.args.trim() ? argsOf(form.args) : {} } : { command: form.work };
   const clock = form.kind === "cron" || form.kind === "every";
   return {
     ...(form.name || !isDraft ? { name: form.name } : {}), ...whenOf(form), ...(isDraft ? {} : work), misfire: form.misfire, overlap: form.overlap, retry: number(form.retries),
-    queue: form.queue, priority: number(form.priority), tags: names(form.tags), ...(clock ? { calendars: names(form.calendars), on_excluded: form.on_excluded } : {}), ...(form.timeout ? { timeout: form.timeout } : {}),
+    queue: form.queue, priority: number(form.priority), tags: names(form.tags), ...(clock ? { calendars: names(form.calendars), on_excluded: form.on_excluded } : {}), timeout: form.timeout || null,
   };
 }
 
@@ -69,11 +69,12 @@ export function formOf(job) {
 export function commandOf(form, isNew) {
   const flag = { cron: "--cron", every: "--every", run_at: "--at", after: "--after", manual: "--manual" }[form.kind] ?? "--cron";
   const values = form.kind === "manual" ? [flag] : form.kind === "after" ? names(form.value).map((each) => `--after ${quoted(each)}`) : [`${flag} ${quoted(form.value)}`];
-  const calendars = names(form.calendars).map((each) => `--calendar ${quoted(each)}`).concat(form.calendars.trim() ? [`--on-excluded ${form.on_excluded}`] : []);
+  const calendars = names(form.calendars).map((each) => `--calendar ${quoted(each)}`).concat(form.calendars.trim() ? [`--on-excluded ${form.on_excluded}`] : isNew ? [] : ["--calendar none"]);
+  const tags = names(form.tags).map((each) => `--tag ${quoted(each)}`);
   const args = form.kindOfWork === "task" && form.args.trim() ? Object.entries(argsOf(form.args) ?? {}).map(([name, value]) => `--arg ${quoted(`${name}=${write(value).replace(/\s+/g, " ")}`)}`) : [];
   const flags = [
     ...values, ...(form.kind === "cron" ? [`--tz ${form.timezone}`] : []), ...calendars, `--misfire ${form.misfire}`, `--overlap ${form.overlap}`,
-    `--retries ${form.retries}`, ...(form.timeout ? [`--timeout ${form.timeout}`] : []), `--queue ${quoted(form.queue)}`, `--priority ${form.priority}`, ...names(form.tags).map((each) => `--tag ${quoted(each)}`),
+    `--retries ${form.retries}`, ...(form.timeout || !isNew ? [`--timeout ${form.timeout || "none"}`] : []), `--queue ${quoted(form.queue)}`, `--priority ${form.priority}`, ...(tags.length || isNew ? tags : ["--tag none"]),
     form.kindOfWork === "task" ? [`--task ${quoted(form.work || "TASK")}`, ...args].join(" ") : `--command ${quoted(form.work || "…")}`,
   ];
   return `mainspring job ${isNew ? "add" : "edit"} ${quoted(form.name || "NAME")} ${flags.join(" ")}`;

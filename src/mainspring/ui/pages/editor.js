@@ -68,9 +68,9 @@ function Changed({ mine, theirs }) {
     <ul>${difference(theirs, mine).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${write(each.before)} → ${write(each.after)}</span></li>`)}</ul></section>`;
 }
 
-/** @param {{ job?: any, done?: () => void }} given */
-export function Editor({ job, done }) {
-  const [form, set] = useState(job ? formOf(job) : FIRST);
+/** @param {{ job?: any, first?: any, done?: () => void }} given `first` is the definition to begin with, if it is not the stored one */
+export function Editor({ job, first, done }) {
+  const [form, set] = useState(job ? formOf(first ?? job) : FIRST);
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
   const [other, setOther] = useState(/** @type {any} */ (null));
   const version = useRef(job?.version);

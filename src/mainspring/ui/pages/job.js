@@ -58,7 +58,7 @@ function Related({ title, jobs }) {
   return html`<section class="panel"><header><h2>${title}</h2></header><div class="body">${jobs.length
     ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${to(`/jobs/${encodeURIComponent(each.name)}`)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
         <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted">has not fired</span>`}</span></li>`)}</ul>`
-    : html`<${Empty}>None.</${Empty}>`}</div></section>`;
+    : html`<p class="muted">None.</p>`}</div></section>`;
 }
 
 /** @param {{ job: any }} given */
@@ -74,11 +74,30 @@ const VERSIONS = [
   { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} before=${it.before} after=${it.after} />` },
 ];
 
+/** The editor; with an earlier definition in it, if the address names one of the changes.
+ * @param {{ job: any, done: () => void }} given */
+function Edit({ job, done }) {
+  const number = place.value.query.get("version");
+  const changes = useResource(number ? `/v1/jobs/${encodeURIComponent(job.job_id)}/versions` : null, { limit: 200 });
+  if (!number) return html`<${Editor} job=${job} done=${done} />`;
+  return html`<${Loaded} of=${changes}>${(/** @type {any} */ found) => {
+    const change = found.items.find((/** @type {any} */ each) => `${each.number}` === number);
+    return change ? html`<p class="below-text">This is the definition of <${When} at=${change.at} />. Saving replaces what is stored now.</p><${Editor} job=${job} first=${{ ...job, ...change.after }} done=${done} />`
+      : html`<${Empty}>This change is not among the newest. <a href=${to(place.value.path, { tab: "versions" })}>All changes</a></${Empty}>`;
+  }}</${Loaded}>`;
+}
+
+/** @param {any} job */
+function versionColumns(job) {
+  const back = { name: "", tight: true, cell: (/** @type {any} */ it) => may("jobs:write") && it.after?.trigger && html`<a href=${to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "edit", version: it.number })}>Edit from this</a>` };
+  return [...VERSIONS, back];
+}
+
 /** @param {{ job: any }} given */
 function Versions({ job }) {
   const changes = usePages(`/v1/jobs/${encodeURIComponent(job.job_id)}/versions`, { limit: 50 }, (news) => news.more || news.jobs.has(job.job_id));
   return html`<${Loaded} of=${changes}>${() => changes.rows.length
-    ? html`<${Table} label="versions" columns=${VERSIONS} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
+    ? html`<${Table} label="versions" columns=${versionColumns(job)} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
     : html`<${Empty}>It was not changed over the API. What its code declares is not recorded here.</${Empty}>`}</${Loaded}>`;
 }
 
@@ -86,9 +105,9 @@ function Versions({ job }) {
 export default function Job({ argument }) {
   const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument) || news.jobs.has(job.data?.job_id));
   const tab = place.value.query.get("tab") ?? "";
-  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Editor, versions: Versions });
+  const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Edit, versions: Versions });
   const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
-  return html`<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
+  return html`${job.error && !job.data && html`<${Head} title=${argument} />`}<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
       <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job none="none" /></span>`}
     </${Head}>

@@ -86,6 +86,6 @@ export default function LoadPage() {
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
-        <p class="muted">${(found.quiet ?? []).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(Date.parse(each.until) - Date.parse(each.at))}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
+        <p class="muted">${(found.quiet ?? []).filter((each) => Date.parse(each.at) > now().getTime()).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(Date.parse(each.until) - Date.parse(each.at))}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
         <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;
 }

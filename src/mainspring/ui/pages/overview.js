@@ -14,6 +14,7 @@ import { useStanding } from "../state/standing.js";
 /** @typedef {import("../records.d.ts").ErrorGroup} ErrorGroup */
 
 const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h", "7d": "6h" });
+const FIRST_STEPS = ["mainspring worker work.py", 'mainspring job add hello --every 30s --command "echo hello"', 'mainspring run submit --command "echo hello"'];
 const FEW = 8;
 const KINDS = 5;
 /** The day ahead begins on a round time, so that equal questions have equal addresses. */
@@ -43,7 +44,7 @@ function Cards({ all }) {
       <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots busy${workers.known > workers.active ? ` · ${workers.known - workers.active} gone` : ""}</${Card}>
     <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
       ${all.oldest_due && html`oldest <${When} at=${all.oldest_due} plain /> · `}${written(counts.blocked)} blocked · ${written(counts.later)} later</${Card}>
-    <${Card} title="Last 24 hours" href=${to("/failures")} figure=${html`<span class="row">${outcomes.map(([state, count]) => html`<${Badge} state=${state} word=${written(count)} />`)}</span>`}>
+    <${Card} title="Last 24 hours" href=${to("/failures")} figure=${html`<span class="row">${outcomes.map(([state, count]) => html`<span class=${count ? "" : "none"}><${Badge} state=${state} word=${written(count)} /></span>`)}</span>`}>
       succeeded, failed, missed</${Card}>
   </div>`;
 }
@@ -114,7 +115,7 @@ function Running({ all }) {
 /** @param {{ all: any }} given */
 function Due({ all }) {
   return all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
-      ${all.next.length === 0 ? html`<${Empty} command='mainspring job add hello --every 30s --command "echo hello"'>Nothing is scheduled.</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
+      ${all.next.length === 0 ? html`<${Empty} command=${FIRST_STEPS}>Nothing is scheduled. A worker, a job, a run:</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
         <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`;
 }
 

@@ -63,7 +63,7 @@ function One({ queue, then }) {
 const REGIONS = [
   { name: "Region", cell: (/** @type {any} */ it) => it.region }, { name: "Due", number: true, cell: (/** @type {any} */ it) => it.due },
   { name: "Oldest", cell: (/** @type {any} */ it) => html`<${When} at=${it.oldest_due} plain />` },
-  { name: "Workers", number: true, cell: (/** @type {any} */ it) => it.workers }, { name: "Slots", number: true, cell: (/** @type {any} */ it) => it.slots },
+  { name: "Workers", number: true, cell: (/** @type {any} */ it) => (it.workers === 0 && it.due > 0 ? Badge({ state: "failed", word: "none" }) : it.workers) }, { name: "Slots", number: true, cell: (/** @type {any} */ it) => it.slots },
 ];
 
 const GATES = [

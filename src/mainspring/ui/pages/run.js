@@ -1,4 +1,5 @@
 /** One run: why it is not running, its story, its output, its data. */
+import { Problem } from "../api.js";
 import { html, useEffect } from "../html.js";
 import { askForRun } from "../parts/actions.js";
 import { copy } from "../parts/dialog.js";
@@ -25,6 +26,7 @@ function Actions({ run, reload }) {
   const why = may("runs:control") ? "" : "needs runs:control";
   return html`
     <button onClick=${() => copy(run.run_id)}>Copy id</button>
+    ${may("runs:submit") ? html`<a class="button" href=${to("/new-run", { from: run.run_id })}>Copy as new run</a>` : html`<button disabled title="needs runs:submit">Copy as new run</button>`}
     ${ended
       ? html`<button class=${run.state === "failed" ? "primary" : ""} disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "retry", reload)}>Retry</button>`
       : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "cancel", reload)}>Cancel</button>`}`;
@@ -140,11 +142,13 @@ export default function Run({ argument }) {
 function Whole({ argument }) {
   const run = useResource(`/v1/runs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.runs.has(argument));
   const tab = place.value.query.get("tab") ?? (place.value.hash.startsWith("#L") ? "output" : "");
-  return html`<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
+  const isGone = run.error instanceof Problem && run.error.status === 404;
+  return html`${run.error && !run.data && html`<${Head} title=${`Run …${argument.slice(-8)}`} />`}<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
     <${Head} title=${`${it.job ?? it.task} …${it.run_id.slice(-8)}`} actions=${html`<${Actions} run=${it} reload=${run.reload} />`}>
       <${Badge} state=${stateOf(it)} />${it.reason && html`<span class="muted">${it.reason}</span>`}
       ${it.state === "running" && it.progress !== null && html`<${Meter} used=${Math.round(it.progress * 100)} of=${100} /><span>${Math.round(it.progress * 100)} % ${it.progress_note}</span>`}
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
-    ${tab === "output" ? html`<${Output} run=${it} />` : tab === "data" ? html`<${Data} run=${it} />` : tab === "relations" ? html`<${Relations} run=${it} />` : html`<${Story} run=${it} />`}`}</${Loaded}>`;
+    ${tab === "output" ? html`<${Output} run=${it} />` : tab === "data" ? html`<${Data} run=${it} />` : tab === "relations" ? html`<${Relations} run=${it} />` : html`<${Story} run=${it} />`}`}</${Loaded}>
+    ${isGone && html`<p class="below-text below">Runs that have ended are kept for a time (the setting <code>keep_runs</code>). If it was removed, the ledger of its job still says what became of its instant. <a href=${to("/jobs")}>Jobs</a> · <a href=${to("/runs")}>Runs</a></p>`}`;
 }

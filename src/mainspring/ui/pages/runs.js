@@ -1,13 +1,14 @@
 /** Runs: what was asked for, and what became of it. */
 import { spaced } from "../draw/text.js";
-import { html, useState } from "../html.js";
-import { askForAll } from "../parts/bulk.js";
+import { get } from "../api.js";
+import { html, useEffect, useState } from "../html.js";
+import { askForAll, bounded } from "../parts/bulk.js";
 import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, When } from "../parts/when.js";
 import { place, runHref, to } from "../router.js";
-import { may } from "../state/me.js";
+import { may, namespace } from "../state/me.js";
 
 const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "region", "key", "submitted_by", "late", "took", "error", "since", "until", "id"];
 const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cancelled", "skipped"];
@@ -41,12 +42,34 @@ function Bulk({ chosen, filter, isWhole, done }) {
     <button onClick=${() => act("retry")}>Retry</button><button class="danger" onClick=${() => act("cancel")}>Cancel</button>`;
 }
 
+/** What the server can count by: an error group and an id it cannot. */
+const UNCOUNTED = ["error", "id", "state"];
+
+/** How many runs each tab has, up to the server's bound. They are counted once for a filter: with each change it would cost the server more than
+ * the list.
+ * @param {Record<string, any>} filter @returns {Record<string, number>} */
+function useCounts(filter) {
+  const [found, set] = useState({ key: "", counts: /** @type {Record<string, number>} */ ({}) });
+  const key = JSON.stringify([namespace.value, filter]);
+  useEffect(() => {
+    if (filter.error || filter.id) return;
+    const abort = new AbortController();
+    const words = Object.fromEntries(Object.entries(filter).filter(([name]) => !UNCOUNTED.includes(name)));
+    const count = async (/** @type {string} */ state) => [state, (await get("/v1/runs:count", { ...words, state }, abort.signal)).count];
+    Promise.all(TABS.filter(Boolean).map(count)).then((counts) => set({ key, counts: Object.fromEntries(counts) }), () => {});  // The list says what is wrong with the filter.
+    return () => abort.abort();
+  }, [key]);
+  return found.key === key ? found.counts : {};
+}
+
 export default function Runs() {
   const words = place.value.query.get("q") ?? "";
   const tab = place.value.query.get("state") ?? "";
   const { found, rest } = readWords(words, FILTERS);
   const spans = Object.fromEntries(["since", "until"].filter((name) => found[name]).map((name) => [name, instantOf(found[name])]));
   const filter = { ...(tab ? { state: tab } : {}), ...found, ...spans, ...(rest ? { id: rest } : {}) };
+  const { state: _, ...others } = filter;
+  const counts = useCounts(others);
   const query = { limit: 100, fields: "row", ...filter };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
@@ -56,8 +79,8 @@ export default function Runs() {
   };
   const controls = may("runs:control");
   return html`
-    <${Head} title="Runs" />
-    <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}</a>`)}</nav>
+    <${Head} title="Runs" actions=${may("runs:submit") && html`<a class="button" href=${to("/new-run")}>New run</a>`} />
+    <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}${counts[each] > 0 && html` <span class="tally">${bounded(counts[each])}</span>`}</a>`)}</nav>
     <div class="toolbar">
       <${Search} value=${words} label="filter runs" names=${FILTERS} placeholder="job:etl queue:gpu since:24h, or an id" />
       <${Fresh} of=${runs} />

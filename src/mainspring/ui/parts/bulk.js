@@ -31,7 +31,7 @@ export async function askForAll(kind, action, filter, what, then) {
   const [word, text] = WORDS[action];
   const sample = kind === "runs" ? Object.keys(found.runs).map((id) => id.slice(-8)) : found.jobs;
   ask({
-    title: `${word} ${bounded(found.matched)} ${kind}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel",
+    title: `${word} ${bounded(found.matched)} ${kind}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel", reason: action !== "trigger",
     text: html`<p>${text}</p><p>${found.matched === 0 ? "Nothing matches." : html`${what}: <span class="mono">${sample.slice(0, 8).join(", ")}</span>${found.matched > 8 ? " …" : ""}`}</p><${Progress} />`,
     command: (reason) => commandOf(kind, action, filter, found.jobs ?? [], reason),
     act: async (reason) => {

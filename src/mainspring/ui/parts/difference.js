@@ -2,10 +2,13 @@
 import { html } from "../html.js";
 import { write } from "./json.js";
 
+/** Every change changes these. */
+const BOOKKEEPING = ["job_id", "version", "created_at", "updated_at"];
+
 /** @param {any} before @param {any} after */
 export function difference(before, after) {
   const names = new Set([...Object.keys(before ?? {}), ...Object.keys(after ?? {})]);
-  return [...names].filter((name) => write(before?.[name]) !== write(after?.[name])).map((name) => ({ name, before: before?.[name], after: after?.[name] }));
+  return [...names].filter((name) => !BOOKKEEPING.includes(name)).filter((name) => write(before?.[name]) !== write(after?.[name])).map((name) => ({ name, before: before?.[name], after: after?.[name] }));
 }
 
 const FEW = 6;

@@ -4,7 +4,7 @@ import { PLACES } from "../keys.js";
 
 const KEYS = [
   ["/", "filter of the page"], ["⌘K", "search pages, jobs and runs"], ["?", "this help"], ["n", "namespace"], ["t", "zone of all times"], ["p", "pause updates"],
-  ["j k", "next and previous row"], ["Enter", "open the row"], ["x", "select the row"], ["y", "copy the link of the page"], ["Esc", "close"],
+  ["j k", "next and previous row"], ["Enter", "open the row"], ["x", "select the row"], ["a", "actions"], ["[ ]", "previous and next object of the list"], ["e", "edit the job"], ["y Y", "copy the id, copy the link"], ["Esc", "close"],
 ];
 
 let dialog = /** @type {HTMLDialogElement | null} */ (null);

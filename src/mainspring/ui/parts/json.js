@@ -16,5 +16,6 @@ export function write(value, indent = "") {
 
 /** @param {{ value: unknown, label: string }} given */
 export function Json({ value, label }) {
-  return html`<pre class="code" tabindex="0" aria-label=${label}>${write(value)}</pre>`;
+  const text = write(value);
+  return html`<div class="json"><pre class="code" tabindex="0" aria-label=${label}>${text}</pre><button type="button" class="plain" aria-label=${`copy the ${label}`} onClick=${async () => (await import("./dialog.js")).copy(text)}>copy</button></div>`;
 }

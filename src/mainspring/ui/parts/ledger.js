@@ -18,11 +18,16 @@ const LEGEND = ["succeeded", "late", "fired", "failed", "missed", "skipped", "ca
 const DAY_MS = 86_400_000;
 const AHEAD_MS = 15 * DAY_MS;
 const YEAR_MS = 365 * DAY_MS;
+/** Where a year holds fewer firings than this, the ledger is asked for further back. */
+const FEW_ROWS = 3;
+const DECADES_MS = 20 * YEAR_MS;
 /** The newest rows of a ledger are asked for again with news; older ones only after an action. An hour of seconds is four pages. */
 const PAGE = 1_000;
 const MOST_PAGES = 5;
 const MOST_KEPT = 10_000;
 const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
+/** Grids that leave room beside them. */
+const NARROW = ["hours", "order"];
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
 
 /** `1h30m` in seconds.
@@ -186,21 +191,25 @@ export function Ledger({ job }) {
   const minute = Math.floor(now().getTime() / 60_000) * 60_000;
   const [begin] = useState(minute);
   const isYear = place.value.query.get("ahead") === "1y";
-  const query = { since: new Date(begin - SPANS_MS.days).toISOString(), until: new Date(begin + (isYear ? YEAR_MS : AHEAD_MS)).toISOString() };
+  const [isRare, setRare] = useState(false);
+  const query = { since: new Date(begin - (isRare ? DECADES_MS : SPANS_MS.days)).toISOString(), until: new Date(begin + (isYear ? YEAR_MS : AHEAD_MS)).toISOString() };
   const past = useRows(job, query);
+  useEffect(() => {
+    if (past.data && past.current && past.rows.filter((row) => !AHEAD.includes(row.outcome)).length < FEW_ROWS) setRare(true);
+  }, [past.data]);
   const zone = job.trigger.tz ?? zoneOf();
   const grid = useMemo(() => (past.rows.length ? gridOfRows(past.rows, job, zone, isYear) : null), [past.data, past.rows.length, zone, isYear]);
   const at = place.value.query.get("at");
   const chosen = grid?.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
   return html`<${Loaded} of=${past}>${() => grid === null
     ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
-    : html`<div class="stack">
+    : html`<div class=${NARROW.includes(grid.shape) ? "beside" : "stack"}>
       <section class="panel"><div class="body stack">
         <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => refine({ at: cell.firings[0].fire_at })} />
         <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="row">${grid.shape === "days" && html`<a href=${to(place.value.path, { ahead: isYear ? "" : "1y" })}>${isYear ? "two weeks ahead" : "a year ahead"}</a>`}<span class="muted">${zone}</span></span></div>
         ${past.more && html`<button class="plain" onClick=${past.more}>Show earlier</button>`}</div></section>
-      ${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
-      <${Spread} job=${job} /></div>`}</${Loaded}>`;
+      <div class="stack">${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
+      <${Spread} job=${job} /></div></div>`}</${Loaded}>`;
 }
 
 /** @param {{ job: any }} given how late its runs began and how long they took, by day */

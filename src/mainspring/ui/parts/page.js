@@ -30,9 +30,9 @@ export function Trouble({ error, retry }) {
   </div>`;
 }
 
-/** @param {{ children: any, command?: string }} given */
-export function Empty({ children, command }) {
-  return html`<div class="empty"><p>${children}</p>${command && html`<code>${command}</code>`}</div>`;
+/** @param {{ children: any, command?: string | string[] }} given */
+export function Empty({ children, command = [] }) {
+  return html`<div class="empty"><p>${children}</p>${[command].flat().map((each) => html`<code>${each}</code>`)}</div>`;
 }
 
 /** A resource, once it is there. What answers the question before stays, dimmed. What is only asked again, because of news, stays as it is: on a

@@ -1,7 +1,7 @@
 /** Tables: one description of the columns, cards on small screens, rows by keyboard, and more by cursor. Of a long table only the rows near the
  * screen are in the document. */
 import { html, useEffect, useRef, useState } from "../html.js";
-import { go } from "../router.js";
+import { go, remember } from "../router.js";
 import { MOST_ROWS } from "./lists.js";
 
 /** @typedef {{ name: string, cell: (row: any) => any, number?: boolean, tight?: boolean }} Column */
@@ -93,6 +93,7 @@ export function Table({ columns, rows, href, id, label, more, chosen, onChoose }
   useEffect(() => {
     body.current?.querySelector("tr.focused")?.scrollIntoView({ block: "nearest" });
   }, [focused]);
+  useRemembered(rows, href);
   const all = rows.length > 0 && rows.every((row) => chosen?.has(id(row)));
   const chooseAll = () => onChoose?.(all ? new Set() : new Set(rows.map(id)));
   const drawn = (/** @type {any} */ row, /** @type {number} */ n) => html`<tr key=${id(row)} data-row=${id(row)} aria-rowindex=${isLong ? n + 2 : null} class=${`${n === focused ? "focused" : ""} ${chosen?.has(id(row)) ? "chosen" : ""}`}>
@@ -115,6 +116,17 @@ export function Table({ columns, rows, href, id, label, more, chosen, onChoose }
     ${more && html`<button class="more plain" onClick=${more}>Show more</button>`}
     ${!more && rows.length >= MOST_ROWS && html`<p class="more muted">These are the first ${rows.length.toLocaleString("en-GB")}: a filter finds the others.</p>`}
   </div>`;
+}
+
+/** A table that is left for one of its rows stays the list along which keys step.
+ * @param {any[]} rows @param {((row: any) => string) | undefined} href */
+function useRemembered(rows, href) {
+  const shown = useRef({ rows, href });
+  shown.current = { rows, href };
+  useEffect(() => () => {
+    const hrefs = shown.current.href ? shown.current.rows.map(shown.current.href) : [];
+    if (hrefs.some((each) => each.split("?")[0] === location.pathname)) remember(hrefs);
+  }, []);
 }
 
 /** @param {Set<string> | undefined} chosen @param {string} id */

@@ -16,6 +16,20 @@ const LONGEST_MS = 30_000;
 const NOTHING = /** @type {Standing} */ ({ data: null, error: null, loading: true });
 export const standing = signal(NOTHING);
 
+/** A sentence for those who hear the page: how many runs failed since the last one. */
+export const failedSince = signal("");
+const ANNOUNCED_MS = 10_000;
+let announced = { at: 0, failed: /** @type {number | null} */ (null) };
+
+/** Say how many more runs have failed, at most every ten seconds. Runs that are older than a day leave the count.
+ * @param {number} failed */
+function announce(failed) {
+  const more = failed - (announced.failed ?? failed);
+  if (more > 0 && performance.now() - announced.at < ANNOUNCED_MS) return;
+  if (more > 0) failedSince.value = `${more} ${more === 1 ? "run" : "runs"} failed`;
+  announced = { at: more > 0 ? performance.now() : announced.at, failed };
+}
+
 let watchers = 0;
 let asked = 0;
 let isBusy = false;
@@ -30,6 +44,7 @@ async function ask() {
   const next = await get("/v1/overview", undefined, AbortSignal.timeout(LONGEST_MS)).then((data) => ({ data, error: null }), (error) => ({ error }));
   isBusy = false;
   if (asking === namespace) standing.value = { ...standing.value, ...next, loading: false };
+  if (asking === namespace && standing.value.data) announce(standing.value.data.counts.failed);
   if (isStale || asking !== namespace) ask();
 }
 
@@ -50,5 +65,6 @@ place.subscribe((now) => {
   if (now.query.get("ns") === namespace) return;
   namespace = now.query.get("ns");
   standing.value = NOTHING;
+  announced = { ...announced, failed: null };
   ask();
 });
