@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -18,7 +19,8 @@ SLOTS = 10
 
 
 def follow(policy: ScalingPolicy, depths: list[int], workers: int) -> list[int]:
-    """The numbers of workers while these depths are seen, one every 15 s, all slots half busy."""
+    """The numbers of workers while these depths are seen, one every 15 s. Seven of ten slots are busy, so a target of
+    utilisation asks for as many workers as there are, and without one they may become fewer."""
     state, numbers = ScalingState(), []
     for n, depth in enumerate(depths):
         load = Load(n * STEP, workers, depth, workers * SLOTS * 7 // 10, workers * SLOTS)
@@ -28,32 +30,48 @@ def follow(policy: ScalingPolicy, depths: list[int], workers: int) -> list[int]:
 
 
 policies = st.builds(
-    lambda low, more, depth, up, down: ScalingPolicy(
-        minimum=low, maximum=low + more, depth_per_worker=depth, up_percent=up, down_workers=down
+    lambda low, more, depth, up, down, share: ScalingPolicy(
+        minimum=low,
+        maximum=low + more,
+        depth_per_worker=depth,
+        up_percent=up,
+        down_workers=down,
+        utilisation_percent=share,
     ),
     st.integers(1, 10),
     st.integers(1, 90),
     st.integers(1, 5_000),
     st.integers(1, 200),
     st.integers(1, 10),
+    st.sampled_from([None, 70]),
 )
 
 
-@given(policies, st.lists(st.integers(0, 1_000_000), min_size=1, max_size=200), st.integers(1, 120))
+loads = st.lists(st.tuples(st.integers(0, 100_000), st.integers(1, 60)), min_size=3, max_size=12).map(
+    lambda stretches: [depth for depth, length in stretches for _ in range(length)]
+)
+"""Depths that last for a while: only these move anything."""
+
+
+@given(policies, loads, st.integers(1, 120))
 def test_it_never_leaves_its_bounds(policy: ScalingPolicy, depths: list[int], workers: int) -> None:
     assert all(policy.minimum <= each <= policy.maximum for each in follow(policy, depths, workers))
 
 
-@given(policies, st.integers(0, 200_000))
-def test_under_a_steady_load_it_reaches_what_that_asks_for_and_stays(policy: ScalingPolicy, depth: int) -> None:
-    numbers = follow(policy, [depth] * 4_000, policy.minimum)
+@given(policies, st.integers(0, 200_000), st.integers(1, 100))
+def test_under_a_steady_load_it_reaches_what_that_asks_for_and_stays(
+    policy: ScalingPolicy, depth: int, workers: int
+) -> None:
+    numbers = follow(policy, [depth] * 4_000, workers)
     last = numbers[-1]
     assert numbers[-400:] == [last] * 400
-    wanted, _ = wish(policy, Load(0, last, depth, last * SLOTS * 7 // 10, last * SLOTS))
-    assert last == wanted
+    enough = min(max(-(-depth // (policy.depth_per_worker or 1)), policy.minimum), policy.maximum)
+    # A target of utilisation keeps the workers that there are: seven of ten slots are busy.
+    kept = policy.minimum if policy.utilisation_percent is None else min(workers, policy.maximum)
+    assert last == max(enough, kept)
 
 
-@given(policies, st.lists(st.integers(0, 500_000), min_size=50, max_size=150), st.integers(1, 50))
+@given(policies, loads, st.integers(1, 50))
 def test_it_grows_and_shrinks_no_faster_than_allowed(policy: ScalingPolicy, depths: list[int], workers: int) -> None:
     workers = min(max(workers, policy.minimum), policy.maximum)
     numbers = [workers, *follow(policy, depths, workers)]
@@ -64,17 +82,38 @@ def test_it_grows_and_shrinks_no_faster_than_allowed(policy: ScalingPolicy, dept
         assert now >= most - policy.down_workers or now >= two_ago
 
 
-@given(st.lists(st.integers(0, 20_000), min_size=20, max_size=200))
-def test_it_never_flaps(depths: list[int]) -> None:
-    """Between a step up and the next step down lie five quiet minutes; between down and up, one."""
-    numbers = [4, *follow(POLICY, depths, 4)]
+@given(policies, loads, st.integers(1, 50))
+def test_it_never_flaps(policy: ScalingPolicy, depths: list[int], workers: int) -> None:
+    """Between a step up and the next step down lie more than five minutes; between down and up, more than one."""
+    workers = min(max(workers, policy.minimum), policy.maximum)
+    numbers = [workers, *follow(policy, depths, workers)]
     steps = [(n, after - before) for n, (before, after) in enumerate(pairwise(numbers))]
     moves = [(n, step) for n, step in steps if step]
     for (first, one), (second, other) in pairwise(moves):
         if one > 0 > other:
-            assert (second - first) * STEP >= 4 * MINUTE
+            assert (second - first) * STEP > policy.down_window
         if one < 0 < other:
-            assert (second - first) * STEP >= STEP
+            assert (second - first) * STEP > policy.up_window
+
+
+@given(policies, st.integers(0, 2_000), st.integers(1, 100))
+def test_under_steady_arrivals_it_settles_where_the_work_is_done(
+    policy: ScalingPolicy, needed: int, workers: int
+) -> None:
+    """`needed` slots are busy while there are as many; the rest waits, and its depth grows. The target of utilisation
+    is what settles it: depth alone asks for no worker as soon as nothing waits."""
+    policy = msgspec.structs.replace(policy, utilisation_percent=70)
+    state, depth, numbers = ScalingState(), 0, []
+    for n in range(2_000):
+        slots = workers * SLOTS
+        depth = max(depth + needed - slots, 0)
+        load = Load(n * STEP, workers, depth, slots if depth else min(needed, slots), slots)
+        workers, _, state = decide(policy, state, load)
+        numbers.append(workers)
+    assert len(set(numbers[-300:])) == 1
+    assert workers == policy.maximum or workers * SLOTS >= needed
+    # With one worker fewer, more than seven of ten slots would be busy, or nearly as many.
+    assert workers == policy.minimum or needed >= 0.63 * SLOTS * (workers - 1)
 
 
 def test_a_spike_shorter_than_a_minute_changes_nothing() -> None:
@@ -96,12 +135,12 @@ def test_a_lasting_calm_removes_two_each_two_minutes_after_five() -> None:
 
 
 def test_the_reason_names_the_target_that_asks() -> None:
-    _, by_depth = wish(POLICY, Load(0, 2, 50_000, 0, 20))
-    _, by_use = wish(POLICY, Load(0, 10, 0, 100, 100))
-    _, by_age = wish(ScalingPolicy(oldest_due=MINUTE, depth_per_worker=None), Load(0, 2, 1, 1, 20, 3 * MINUTE))
-    assert by_depth == "50000 due runs, 1000 per worker"
-    assert by_use == "100 of 100 slots busy, target 70 %"
-    assert by_age == "the oldest run has waited 180 s"
+    by_depth = wish(POLICY, Load(0, 2, 50_001, 0, 20))
+    by_use = wish(POLICY, Load(0, 10, 0, 100, 100))
+    by_age = wish(ScalingPolicy(oldest_due=MINUTE, depth_per_worker=None), Load(0, 2, 1, 1, 20, 3 * MINUTE))
+    assert by_depth == (51, "50001 due runs, 1000 per worker")
+    assert by_use == (15, "100 of 100 slots busy, target 70 %")
+    assert by_age == (3, "the oldest run has waited 180 s")
 
 
 @pytest.mark.parametrize(
