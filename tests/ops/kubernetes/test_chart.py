@@ -79,6 +79,7 @@ CHOICES = {
     "keda": ["--set", "autoscaling.kind=keda"],
     "no autoscaler": ["--set", "autoscaling.kind=none", "--set", "worker.replicas=7"],
     "another region": ["--set", "server.replicas=0", "--set", "worker.region=eu", "--set", "monitoring.enabled=true"],
+    "regions by keda": ["--set", "autoscaling.kind=keda", "--set", r"worker.region=eu\,asia"],
     "a broker": ["--set", "secret.broker=amqp://rabbit", "--set", "networkPolicy.ports={5672}"],
     "containers": ["--set", "containers.enabled=true", "--set", "app=billing.work"],
     "settings": ["--set-string", "settings.MAINSPRING_SHARDS=4", "--set", "networkPolicy.enabled=false"],
@@ -109,13 +110,21 @@ def check_choice(
     choice: str, by_kind: dict[tuple[str, str], Manifest], worker: Manifest, variables: dict[str, str]
 ) -> None:
     """What the choice is for."""
-    assert (("HorizontalPodAutoscaler", "mainspring-worker") in by_kind) == (choice not in ("keda", "no autoscaler"))
+    is_hpa = choice not in ("keda", "regions by keda", "no autoscaler")
+    assert (("HorizontalPodAutoscaler", "mainspring-worker") in by_kind) == is_hpa
     assert worker.get("replicas") == (7 if choice == "no autoscaler" else None)
     if choice == "keda":
-        written = read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0]
-        assert by_kind["ScaledObject", "mainspring-worker"]["spec"] == written["spec"]
+        written = read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0]["spec"]
+        query = written["triggers"][2]["metadata"]
+        query["query"] = query["query"].replace('"mainspring"', '"jobs"')
+        assert by_kind["ScaledObject", "mainspring-worker"]["spec"] == written
+    if choice == "regions by keda":
+        query = by_kind["ScaledObject", "mainspring-worker"]["spec"]["triggers"][2]["metadata"]
+        assert '{namespace="jobs",region=~"eu|asia"}' in query["query"]
     if choice == "another region":
         assert variables["MAINSPRING_REGIONS"] == "eu"
+        followed = by_kind["HorizontalPodAutoscaler", "mainspring-worker"]["spec"]["metrics"][2]["external"]["metric"]
+        assert followed["selector"] == {"matchExpressions": [{"key": "region", "operator": "In", "values": ["eu"]}]}
         assert not [name for _, name in by_kind if name == "mainspring-server"]
     if choice == "a broker":
         assert by_kind["Secret", "mainspring"]["stringData"]["MAINSPRING_BROKER"] == "amqp://rabbit"

@@ -1,5 +1,8 @@
 """The manifests of deploy/kubernetes: the figures that they promise, and references that lead somewhere."""
 
+import json
+import shutil
+import subprocess
 from functools import cache
 from pathlib import Path
 
@@ -76,6 +79,41 @@ def test_the_metric_that_the_autoscaler_reads_is_served_under_that_name() -> Non
     assert rule["name"]["as"] == wanted["name"]
     source = (Path(__file__).parents[3] / "src" / "mainspring" / "api" / "prometheus.py").read_text()
     assert f'"{wanted["name"]}"' in source
+
+
+def queries() -> dict[str, str]:
+    """What Prometheus is asked by the adapter, for an autoscaler in the namespace `mainspring`, and by KEDA."""
+    rule, _ = read(ROOT / "metrics" / "prometheus-adapter" / "values.yaml")[0]["rules"]["external"]
+    [label] = rule["resources"]["overrides"]
+    asked = rule["metricsQuery"].replace("<<.Series>>", rule["name"]["as"])
+    keda = read(ROOT / "metrics" / "keda" / "scaledobject.yaml")[0]["spec"]["triggers"][2]["metadata"]
+    return {"adapter": asked.replace("<<.LabelMatchers>>", f'{label}="mainspring"'), "keda": keda["query"]}
+
+
+def scraped(namespace: str, job: str, pod: str, depth: int, **labels: str) -> dict[str, str]:
+    """A series as the Prometheus operator labels it."""
+    shown = {"namespace": namespace, "job": job, "pod": pod, "instance": pod, "container": job, **labels}
+    words = ",".join(f'{name}="{value}"' for name, value in shown.items())
+    return {"series": f"mainspring_queue_depth{{{words}}}", "values": f"{depth}x5"}
+
+
+@pytest.mark.parametrize("asking", ["adapter", "keda"])
+def test_the_depth_counts_once_however_many_pods_of_a_namespace_report_it(asking: str, tmp_path: Path) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed")
+    places = [{"queue": "video", "region": "eu", "priority": "5"}, {"queue": "mail", "region": "eu", "priority": "1"}]
+    pods = [("mainspring-server", "server-1"), ("mainspring-server", "server-2"), ("mainspring-worker", "worker-1")]
+    series = [
+        scraped(namespace, job, pod, depth, **place)
+        for namespace, share in (("mainspring", 1), ("staging", 7))
+        for job, pod in pods
+        for place, depth in zip(places, (4000 * share, 300 * share), strict=True)
+    ]
+    expected = [{"expr": queries()[asking], "eval_time": "2m", "exp_samples": [{"labels": "{}", "value": 4300}]}]
+    file = tmp_path / "test.yml"
+    file.write_text(json.dumps({"tests": [{"interval": "1m", "input_series": series, "promql_expr_test": expected}]}))
+    played = subprocess.run(["promtool", "test", "rules", str(file)], capture_output=True, text=True, check=False)
+    assert played.returncode == 0, played.stdout + played.stderr
 
 
 def test_servers_are_three_apart_and_spread_over_zones() -> None:
