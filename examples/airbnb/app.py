@@ -72,14 +72,25 @@ async def publish_search_index() -> dict[str, int]:
 
 
 @app.job(cron(REMIND), misfire="all", grace=GRACE)
-async def remind_guests() -> None:
-    """Remind the guests that arrive in a minute's window. No window may be left out, however late it is."""
+async def remind_guests() -> int:
+    """Remind the guests whose stay begins the day after the instant. No instant may be left out, however late it is."""
+    answer = await app.state.execute(
+        "INSERT INTO airbnb.reminders SELECT listing, night FROM airbnb.stays"
+        " WHERE night = ($1::timestamptz AT TIME ZONE 'UTC')::date + 1 ON CONFLICT DO NOTHING",
+        current_run().fire_at,
+    )
     await _note()
+    return int(answer.split()[-1])
 
 
 @app.job(cron(REMIND), misfire="skip", grace=GRACE)
 async def refresh_trending() -> None:
-    """Refresh the list of trending homes. An old list is worth nothing: a misfire is skipped."""
+    """Rank the homes with the most stays. A list of an earlier instant is worth nothing: a misfire is skipped."""
+    await app.state.execute(
+        "INSERT INTO airbnb.trending SELECT row_number() OVER (ORDER BY count(*) DESC, listing), listing"
+        " FROM airbnb.stays GROUP BY listing ORDER BY 1 LIMIT 10"
+        " ON CONFLICT (place) DO UPDATE SET listing = excluded.listing"
+    )
     await _note()
 
 
@@ -89,10 +100,13 @@ async def refresh_trending() -> None:
     on_excluded="next_day",
     misfire="once",
 )
-async def host_report() -> int:
-    """The report for hosts, at two in the morning of each business day."""
+async def host_report() -> dict[str, int]:
+    """The stays of each home to come, for its host, at two in the morning of each business day."""
+    rows = await app.state.fetch(
+        "SELECT listing, count(*) AS stays FROM airbnb.stays WHERE night >= current_date GROUP BY listing"
+    )
     await _note()
-    return int(await app.state.fetchval("SELECT count(*) FROM airbnb.stays"))
+    return {str(row["listing"]): row["stays"] for row in rows}
 
 
 @app.task

@@ -36,8 +36,12 @@ class Outcome(NamedTuple):
     """Every instant of the reminders, from the first to the last."""
     chain: list[str]
     """The jobs of the chain in the order in which they ran."""
+    workers: set[int]
+    """The processes that executed jobs before a node died."""
     reports: list[datetime]
     """When the next host reports are due."""
+    report: dict[str, int]
+    """What such a report says: the stays of each home."""
 
 
 async def play(folder: Path | None = None) -> Outcome:
@@ -58,7 +62,8 @@ async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outco
 
     await until(all_checked_in, "check-in of all nodes", stage.logs)
     await _more(ledger, stage, "publish_search_index", 2)
-    tell(f"{NODES} nodes have checked in, and the chain runs")
+    workers = {row["process"] for row in await ledger.fetch("SELECT process FROM airbnb.done")}
+    tell(f"{NODES} nodes have checked in, {len(workers)} of them have worked, and the chain runs")
     stage.kill(nodes[0])
     await _more(ledger, stage, "publish_search_index", 2)
     tell("one node was killed, and the others go on")
@@ -73,8 +78,10 @@ async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outco
     await _more(ledger, stage, "refresh_trending", 1)
     tell("all nodes were away for seconds, and two are back")
     due = [time.fire_at for time in await stage.client.jobs.next("host_report", 20)]
+    firing = await stage.client.jobs.trigger("host_report")
+    stays = await stage.client.runs.result(firing.run_id or "")
     await stage.drained()
-    return await _outcome(stage, ledger, due)
+    return await _outcome(stage, ledger, workers, due, stays)
 
 
 async def _more(ledger: Any, stage: Stage, job: str, count: int) -> None:
@@ -88,7 +95,9 @@ async def _more(ledger: Any, stage: Stage, job: str, count: int) -> None:
     await until(enough, f"{count} more of {job}", stage.logs)
 
 
-async def _outcome(stage: Stage, ledger: Any, reports: list[datetime]) -> Outcome:
+async def _outcome(
+    stage: Stage, ledger: Any, workers: set[int], reports: list[datetime], stays: dict[str, int]
+) -> Outcome:
     verdict = await stage.judge()
     outcomes: dict[str, Counter[str]] = {}
     instants: list[datetime] = []
@@ -106,9 +115,11 @@ async def _outcome(stage: Stage, ledger: Any, reports: list[datetime]) -> Outcom
         " GROUP BY job, run ORDER BY min(at)"  # A run whose node died is executed again.
     )
     reminders = Counter({row["fire_at"]: row["runs"] for row in sent})
-    return Outcome(verdict, outcomes, reminders, instants, [row["job"] for row in chain], reports)
+    return Outcome(verdict, outcomes, reminders, instants, [row["job"] for row in chain], workers, reports, stays)
 
 
 if __name__ == "__main__":
     outcome = asyncio.run(play())
-    print(outcome.verdict, outcome.outcomes, outcome.reports[:3], sep="\n")
+    print(outcome.verdict)
+    for job, counts in outcome.outcomes.items():
+        print(f"{job}: {', '.join(f'{count} {name}' for name, count in sorted(counts.items()))}")

@@ -16,6 +16,15 @@ CREATE TABLE airbnb.prices (
     PRIMARY KEY (listing, night)
 );
 
+-- One reminder for each stay.
+CREATE TABLE airbnb.reminders (
+    listing int NOT NULL,
+    night   date NOT NULL,
+    PRIMARY KEY (listing, night)
+);
+
+CREATE TABLE airbnb.trending (place int PRIMARY KEY, listing int NOT NULL REFERENCES airbnb.listings);
+
 -- The side ledger: one row for each execution of a job, with the instant that it belongs to.
 CREATE TABLE airbnb.done (
     job     text NOT NULL,
