@@ -180,7 +180,7 @@ def test_what_per_cannot_mean_is_refused_where_it_is_written() -> None:
         ({"per": "tenant"}, "has nothing to count"),
     ):
         with pytest.raises(InvalidInput, match=problem):
-            app.task(**words)(work)  # type: ignore[call-overload]  # What is refused.
+            app.task(**words)(work)
     assert not app.tasks
 
 
