@@ -134,7 +134,7 @@ def trigger(session: Session, names: Sequence[str], request_id: str | None, web:
     In JSON the answer is the firing, or a list of firings if several jobs are named."""
     pages = Pages(session, web=web)
 
-    async def fire(scheduler: Scheduler) -> list[records.Firing]:
+    async def fire(scheduler: Backend) -> list[records.Firing]:
         return [await scheduler.jobs.trigger(name, request_id) for name in names]
 
     firings = with_scheduler(session, fire)
