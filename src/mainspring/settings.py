@@ -352,7 +352,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     submit_rates: Annotated[
         tuple[tuple[str, int], ...], Knob(_read_rates, "the same by role, where it differs: operator=5000,viewer=1")
     ] = ()
-    job_rate: Annotated[int, _count("how many jobs a subject may create or declare in a minute")] = 1_000
+    job_rate: Annotated[int, _count("jobs and calendars that a subject may define in a minute; workers, too")] = 1_000
     query_rate: Annotated[int, _count("how many queries a subject may make of one server in a minute")] = 60_000
     ui: Annotated[bool, Knob(_read_switch, "whether the server serves the web UI under /ui/")] = True
     base_path: Annotated[

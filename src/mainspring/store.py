@@ -91,7 +91,7 @@ __all__ = [
 
 MOST_CHANGED = 10_000
 """A planner that has missed more changes of jobs than this loads all due jobs again instead."""
-MOST_ENDED_WORKERS = 1_000
+MOST_ENDED_WORKERS = 200
 """Of the workers of a namespace that ended within the last day, the newest are kept up to this number."""
 MOST_COUNTED = 100_000
 """Unfinished runs in one state are counted up to this number, so that the time of a count is bounded."""

@@ -58,8 +58,8 @@ def test_a_namespace_has_so_many_live_workers_and_no_more(
 ) -> None:
     monkeypatch.setattr(workers, "MOST_WORKERS", 3)
     monkeypatch.setattr(private_door.server.context.worker_counts, "_fresh_s", 0.0)
-    for _ in range(3):
-        register(hand)
+    register(hand)
+    register(hand, *(f"{number:0150}" for number in range(20)))  # It counts as two.
     refused = problem(hand.post("/v1/workers", json={"tasks": ["encode"]}), 503, "overloaded")
     assert "namespace default has 3 live workers already" in refused["detail"]
     other = private_door.client("worker", subject="other", namespace="elsewhere")

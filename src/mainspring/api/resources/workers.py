@@ -28,6 +28,8 @@ MOST_WORKERS = 1_000
 """Live workers of a namespace, which the scheduler of all tenants reads. One worker may take 10,000 runs at once."""
 MOST_CHARACTERS = 20_000
 """Of all names that a worker announces together."""
+USUAL_CHARACTERS = 2_000
+"""A worker that announces more counts as several: each look at the workers reads all of it."""
 LONGEST_WAIT_S = 60.0
 NAMED_LOOK_S = 1.0
 """How often a worker that waits for one job looks: hints of other work need not concern it."""
@@ -44,10 +46,10 @@ def owner_mark(request: Request) -> str:
 async def register_worker(request: Request) -> Response:
     """Announce a worker. Its id identifies it when it takes work and sends heartbeats."""
     given = request.given
-    names = [name for field in ("tasks", "queues", "regions") for name in given.get(field, ())]
-    if (length := sum(map(len, names))) > MOST_CHARACTERS:
+    length = sum(len(name) for field in ("tasks", "queues", "regions") for name in given.get(field, ()))
+    if length > MOST_CHARACTERS:
         remedy = f"announce fewer or shorter names: {MOST_CHARACTERS} characters in all"
-        request.wrong.take(InvalidInput("tasks", f"{len(names)} names", f"have {length} characters", remedy))
+        request.wrong.take(InvalidInput("tasks", "its names", f"have {length} characters", remedy))
     request.wrong.settle()
     await request.spend_definitions(1, REGISTER)
     await _check_room(request)
@@ -79,7 +81,8 @@ async def _check_room(request: Request) -> None:
     async def count() -> int:
         oldest = context.store.now() - context.settings.worker_dead_after
         workers = await context.store.list_workers(namespace)
-        return sum(each.state in ("active", "draining") and each.heartbeat_at >= oldest for each in workers)
+        live = [each for each in workers if each.state in ("active", "draining") and each.heartbeat_at >= oldest]
+        return sum(1 + sum(map(len, each.tasks)) // USUAL_CHARACTERS for each in live)
 
     if await context.worker_counts.get(namespace, count) >= MOST_WORKERS:
         detail = f"namespace {namespace} has {MOST_WORKERS} live workers already"
