@@ -47,6 +47,8 @@ for a worker that long, and must neither outrank what has nor count as a backlog
 _MOST_LOOKS = 20_000
 """A search for allowed instants compares about as many with rules of calendars, tens of milliseconds of work. Then it
 gives up, so that no calendar delays other jobs. A job that obeys many rules gets fewer steps."""
+_LOOKS_A_STEP = 8
+"""What a step costs beside its comparisons."""
 _LEAST_STEPS = 40
 _STEPS_A_FIND = 3
 """Each instant that is found pays for this many further steps."""
@@ -98,7 +100,7 @@ def next_fire_at(job: Job, after: Instant, calendars: Calendars) -> Instant | No
     With `on_excluded="next_day"` an excluded instant moves to the same time on the next allowed day. Not so for a job
     that is due more than 24 times a day: its next allowed instant comes soon enough.
     """
-    return _Search(job, calendars).next_after(after)
+    return Search(job, calendars).next_after(after)
 
 
 def is_moved_to_next_day(job: Job) -> bool:
@@ -113,7 +115,7 @@ def _is_rare(trigger: Trigger) -> bool:
     return not isinstance(trigger, EveryTrigger) or trigger.period * _MOST_MOVED_A_DAY >= DAY
 
 
-class _Search:
+class Search:
     """Finds instants of a job in bounded time. Once its steps are used up, it finds nothing more."""
 
     def __init__(self, job: Job, calendars: Calendars) -> None:
@@ -121,7 +123,16 @@ class _Search:
         self._calendars = calendars
         self._names = job.policy.calendars
         self.rules = count_rules(self._names, calendars) if self._names else 0
-        self._steps = max(_MOST_LOOKS // max(self.rules, 1), _LEAST_STEPS)
+        self._steps = max(_MOST_LOOKS // (self.rules + _LOOKS_A_STEP), _LEAST_STEPS)
+        self._taken = 0
+
+    @property
+    def looks(self) -> int:
+        """What it has cost so far."""
+        return (self._taken + 1) * (self.rules + _LOOKS_A_STEP)
+
+    def _step(self, steps: int = 1) -> None:
+        self._steps, self._taken = self._steps - steps, self._taken + steps
 
     def next_after(self, after: Instant) -> Instant | None:
         """The first instant strictly after `after` at which the job is due."""
@@ -145,7 +156,8 @@ class _Search:
     def _next_allowed(self, after: Instant) -> Instant | None:
         candidate, steps = self._following(after), 0
         while candidate is not None and self._steps > 0 and not _in_vain(steps, candidate - after):
-            self._steps, steps = self._steps - 1, steps + 1
+            self._step()
+            steps += 1
             until = excluded_until(self._names, candidate, self._calendars)
             if until is None:
                 return candidate
@@ -182,7 +194,7 @@ class _Search:
     def _moved(self, instant: Instant, hopeless: set[time]) -> tuple[Instant | None, Instant]:
         """Where an instant moves to, and from where to search on. Finding that a time of day is excluded for two years
         takes long: `hopeless` remembers it."""
-        self._steps -= 1
+        self._step()
         until = excluded_until(self._names, instant, self._calendars)
         if until is None:
             return instant, instant
@@ -193,7 +205,7 @@ class _Search:
             return None, until - 1
         days = max(min(SEARCHED_DAYS, self._steps), 0)
         moved = next_allowed_day(instant, self._names, self._calendars, zone, days)
-        self._steps -= days if moved is None else (moved - instant) // DAY
+        self._step(days if moved is None else (moved - instant) // DAY)
         if moved is None:
             hopeless.add(clock)
             return None, until - 1
@@ -222,6 +234,8 @@ def plan(job: Job, now: Instant, calendars: Calendars, bounds: Bounds = UNBOUNDE
     if isinstance(job.trigger, AfterTrigger):
         return Plan(job, _judge_instants(job, [job.next_fire_at], now, bounds)[0], None, "after")
     crossed, instants = _due_instants(job, now, calendars, bounds.late_because or "the scheduler was down")
+    if not instants:
+        return Plan(job, (), next_fire_at(job, now, calendars))
     firings, left = _judge_instants(job, instants, now, bounds)
     if left:
         return Plan(job, (*crossed, *firings), left[0])
@@ -279,13 +293,16 @@ def _due_instants(
     job: Job, now: Instant, calendars: Calendars, reason: str
 ) -> tuple[tuple[PlannedFiring, ...], list[Instant]]:
     """All instants from the next fire time to now; of very many only the newest, and one row for those before them,
-    with the reason."""
+    with the reason. None, if the next fire time was but a mark."""
     assert job.next_fire_at is not None
-    search = _Search(job, calendars)
+    search = Search(job, calendars)
     first, most = job.next_fire_at, _COUNTED if search.rules <= _FEW_RULES else _COUNTED * _FEW_RULES // search.rules
     if job.policy.misfire == "all":
         most = max(most, job.policy.catch_up_limit)
-    instants = [first, *islice(_instants_after(search, first, now), most)]
+    if job.policy.calendars and _is_mark(search, job, first):
+        instants = list(islice(_instants_after(search, first - 1, now), most + 1))
+    else:
+        instants = [first, *islice(_instants_after(search, first, now), most)]
     if len(instants) <= most:
         return (), instants
     newest = _newest_instants(search, first, now, most)
@@ -293,14 +310,19 @@ def _due_instants(
     return (PlannedFiring(first, "missed", reason, last_at=last_at, count=0),), newest
 
 
-def _instants_after(search: _Search, after: Instant, until: Instant) -> Iterator[Instant]:
+def _is_mark(search: Search, job: Job, instant: Instant) -> bool:
+    """Whether a job is not due at an instant, but marked as due so that it is planned anew: see `revision.mark`."""
+    return next_fire(job.trigger, instant - 1, job.created_at) != instant and search.next_after(instant - 1) != instant
+
+
+def _instants_after(search: Search, after: Instant, until: Instant) -> Iterator[Instant]:
     instant = search.next_after(after)
     while instant is not None and instant <= until:
         yield instant
         instant = search.next_after(instant)
 
 
-def _newest_instants(search: _Search, after: Instant, until: Instant, count: int) -> list[Instant]:
+def _newest_instants(search: Search, after: Instant, until: Instant, count: int) -> list[Instant]:
     """The last `count` instants in (after, until], found from the end: years of seconds are not visited one by one."""
     found: list[Instant] = []
     span: Duration = SECOND
@@ -513,6 +535,8 @@ def pass_over(job: Job, now: Instant, calendars: Calendars, reason: str) -> Plan
     if job.next_fire_at is None or job.next_fire_at > now or isinstance(job.trigger, AfterTrigger):
         return Plan(job, (), job.next_fire_at)
     crossed, instants = _due_instants(job, now, calendars, reason)
+    if not instants:
+        return Plan(job, (), next_fire_at(job, now, calendars))
     rows = (*crossed, *_list_misses([(instant, reason) for instant in instants]))
     skipped = tuple(msgspec.structs.replace(row, outcome="skipped", reason=reason) for row in rows)
     return Plan(job, skipped, next_fire_at(job, instants[-1], calendars))

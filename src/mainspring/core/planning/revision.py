@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from mainspring.core.instants import Instant
+from mainspring.core.instants import SECOND, Instant
 from mainspring.core.model import Job
-from mainspring.core.planning.plans import Calendars, PlannedFiring, next_fire_at, pass_over, pause_reason
+from mainspring.core.planning.plans import (
+    Calendars,
+    PlannedFiring,
+    Search,
+    next_fire_at,
+    pass_over,
+    pause_reason,
+)
 from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger
 
 _DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
+MOST_RECONSIDERED: Final = 1_000
+"""Of how many jobs at most the next fire times are computed while their calendar is saved."""
+_MOST_LOOKS: Final = 30_000
 _TIMING: Final = ("start_at", "end_at", "calendars", "on_excluded")
 
 
@@ -83,7 +94,26 @@ def reconsider(job: Job, now: Instant, calendars: Calendars) -> Job:
 
     An instant that is due but has not fired stays due.
     """
-    due = job.next_fire_at
-    if not isinstance(job.trigger, AfterTrigger) and (due is None or due > now):
-        due = next_fire_at(job, now, calendars)
-    return msgspec.structs.replace(job, version=job.version + 1, next_fire_at=due)
+    (done,) = reconsider_some([job], now, calendars)
+    return done
+
+
+def reconsider_some(jobs: Iterable[Job], now: Instant, calendars: Calendars) -> list[Job]:
+    """The first of some jobs whose calendars have changed, as many as can be searched for quickly."""
+    done: list[Job] = []
+    looks = 0
+    for job in jobs:
+        if looks > _MOST_LOOKS:
+            break
+        search, due = Search(job, calendars), job.next_fire_at
+        if not isinstance(job.trigger, AfterTrigger) and (due is None or due > now):
+            due = search.next_after(now)
+        looks += search.looks
+        done.append(msgspec.structs.replace(job, version=job.version + 1, next_fire_at=due))
+    return done
+
+
+def mark(now: Instant) -> Instant:
+    """When all others of them are due: soon. Planners, by turns, find that this is no instant of theirs, and when the
+    next is. Between two seconds, where few triggers are due."""
+    return now - now % SECOND + 1

@@ -81,7 +81,7 @@ def obeying(rows: Iterable[Row], saved: Calendar, calendars: Mapping[str, Calend
     """Which of some jobs (id, names of calendars as JSON) obey a calendar that was saved: by its name, or by that of
     one that refers to it. Others are not touched: their plans still hold."""
     changed = calendars_over(saved.name, {**calendars, saved.name: saved})
-    return [job_id for job_id, names, _ in rows if not changed.isdisjoint(_names(names))]
+    return sorted(job_id for job_id, names, _ in rows if not changed.isdisjoint(_names(names)))
 
 
 def check_unused(rows: Iterable[Row], name: str, calendars: Mapping[str, Calendar]) -> None:

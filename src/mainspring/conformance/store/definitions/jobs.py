@@ -18,10 +18,11 @@ from mainspring.conformance.store.samples import (
     take_one,
     trigger,
 )
-from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant, to_datetime
 from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.planning.plans import plan
 from mainspring.core.runs.retry import Retry
-from mainspring.core.schedules.calendar_rules import Other, Weekdays, holidays
+from mainspring.core.schedules.calendar_rules import CronRule, Other, Weekdays, holidays
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import (
     AfterTrigger,
@@ -340,6 +341,25 @@ class JobSuite(SyncSuite):
         assert await store.list_calendars("default") == {"off": second}
         assert await store.list_calendars("tenant-a") == {"off": first}
         assert await store.list_calendars("nobody") == {}
+
+    async def test_what_takes_long_to_find_after_a_change_of_calendar_is_left_to_the_planner(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await store.save_calendar("default", Calendar("off", (holidays("2027-12-25"),)))
+        trigger, policy = CronTrigger("*/2 * * * *"), JobPolicy(calendars=("off",))
+        for number in range(8):
+            await store.create_job(a_job(clock, f"job-{number}", trigger, policy=policy))
+        day = clock.now() - clock.now() % DAY
+        rule = CronRule(f"*/2 * {to_datetime(day, 'UTC').day} * *")
+        await store.save_calendar("default", Calendar("off", (rule,)))
+        marked = [job for job in await store.list_jobs("default") if job.next_fire_at != day + DAY]
+        assert 0 < len(marked) < 8
+        clock.advance(SECOND)
+        assert {job.id for job in marked} <= {job.id for job in await store.due_jobs(clock.now(), 10)}
+        plans = [plan(job, clock.now(), await store.list_calendars("default")) for job in marked]
+        assert [made.firings for made in plans] == [()] * len(marked), "the mark is no instant"
+        assert all(fired.applied for fired in await store.fire(plans, None))
+        assert {job.next_fire_at for job in await store.list_jobs("default")} == {day + DAY}
 
     async def test_a_calendar_is_removed_once_nothing_refers_to_it(self, store: Store, clock: ManualClock) -> None:
         with refused(NotFound):

@@ -9,7 +9,16 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.declaring import compare, differs
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
-from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
+from mainspring.core.planning.revision import (
+    MOST_RECONSIDERED,
+    Revision,
+    begin,
+    mark,
+    reconsider,
+    reconsider_some,
+    revise,
+    set_paused,
+)
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -305,7 +314,14 @@ async def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) ->
     check_calendar(calendar, calendars)
     await tx.run(_Q["save_calendar"], namespace, calendar.name, to_json(calendar), tx.now)
     ids = obeying(await tx.fetch(_Q["with_calendars"], namespace), calendar, calendars)
-    await _reconsider(tx, ids, f"calendar {calendar.name} was saved")
+    jobs = await hold_jobs(tx, ids[:MOST_RECONSIDERED])
+    done = reconsider_some(jobs, tx.now, {**calendars, calendar.name: calendar})
+    await _revise(tx, done)
+    if left := set(ids) - {job.id for job in done}:
+        await tx.run(_Q["postpone"], list(left), mark(tx.now), tx.now)
+    if ids:
+        await mark_changed(tx, ids)
+    tx.events += [job_event("job.updated", job, tx.now, f"calendar {calendar.name} was saved") for job in done]
 
 
 async def adopt_zones(tx: Transaction, version: str) -> int:

@@ -8,7 +8,16 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.declaring import compare, differs
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
-from mainspring.core.planning.revision import Revision, begin, reconsider, revise, set_paused
+from mainspring.core.planning.revision import (
+    MOST_RECONSIDERED,
+    Revision,
+    begin,
+    mark,
+    reconsider,
+    reconsider_some,
+    revise,
+    set_paused,
+)
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -270,7 +279,16 @@ def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
         return
     tx.execute(_Q["save_calendar"], (namespace, calendar.name, to_json(calendar), tx.now))
     ids = obeying(tx.execute(_Q["with_calendars"], (namespace,)), calendar, calendars)
-    _reconsider(tx, ids, f"calendar {calendar.name} was saved")
+    if not ids:
+        return
+    jobs = read_jobs(tx.execute(_Q["by_id"], (to_json(ids[:MOST_RECONSIDERED]),)))
+    done = reconsider_some(jobs, tx.now, {**calendars, calendar.name: calendar})
+    change = _next_change(tx)
+    tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in done])
+    if left := set(ids) - {job.id for job in done}:
+        tx.execute(_Q["postpone"], (to_json(sorted(left)), mark(tx.now), tx.now, change))
+    tx.events += [job_event("job.updated", job, tx.now, f"calendar {calendar.name} was saved") for job in done]
+    tx.changed = True
 
 
 def adopt_zones(tx: Transaction, version: str) -> int:

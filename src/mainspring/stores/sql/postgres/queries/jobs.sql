@@ -151,6 +151,11 @@ DELETE FROM mainspring.calendars WHERE namespace = $1 AND name = $2;
 -- with_calendars: the jobs of a namespace that obey calendars, which, and their names
 SELECT id, (policy::json -> 'calendars')::text, name FROM mainspring.jobs WHERE namespace = $1 AND policy::json -> 'calendars' IS NOT NULL;
 
+-- postpone: let planners find the next fire times of jobs whose calendar has changed
+UPDATE mainspring.jobs SET next_fire_at = CASE WHEN next_fire_at <= $3 THEN next_fire_at ELSE $2 END, version = version + 1
+WHERE id = ANY (ARRAY(SELECT id FROM mainspring.jobs WHERE id = ANY ($1) AND "trigger"::json ->> 'kind' NOT IN ('after', 'manual')
+                      ORDER BY id FOR UPDATE));
+
 -- zones: the zone data that fire times were computed with
 SELECT value FROM mainspring.facts WHERE name = 'zones';
 

@@ -138,6 +138,10 @@ DELETE FROM calendars WHERE namespace = ? AND name = ?;
 -- with_calendars: the jobs of a namespace that obey calendars, which, and their names
 SELECT id, json_extract(policy, '$.calendars'), name FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
 
+-- postpone: let planners find the next fire times of jobs whose calendar has changed
+UPDATE jobs SET next_fire_at = CASE WHEN next_fire_at <= ?3 THEN next_fire_at ELSE ?2 END, version = version + 1, changed = ?4
+WHERE id IN (SELECT value FROM json_each(?1)) AND json_extract("trigger", '$.kind') NOT IN ('after', 'manual');
+
 -- zones: the zone data that fire times were computed with
 SELECT value FROM facts WHERE name = 'zones';
 
