@@ -18,7 +18,6 @@ from mainspring.api.resources.overview import ENDPOINTS as OVERVIEW
 from mainspring.api.resources.runs import ENDPOINTS as RUNS
 from mainspring.api.resources.submissions import ENDPOINTS as SUBMISSIONS
 from mainspring.api.resources.system.audit import ENDPOINTS as AUDIT
-from mainspring.api.resources.system.cluster import ENDPOINTS as CLUSTER
 from mainspring.api.resources.system.documents import with_documents
 from mainspring.api.resources.system.health import ENDPOINTS as HEALTH
 from mainspring.api.resources.system.installation import ENDPOINTS as INSTALLATION
@@ -42,7 +41,6 @@ ENDPOINTS = with_documents(
         *RUNS,
         *STATUSES,
         *WORKERS,
-        *CLUSTER,
         *OVERVIEW,
         *ACTIONS,
         *QUEUES,

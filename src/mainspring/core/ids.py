@@ -11,8 +11,6 @@ from mainspring.core.instants import MILLISECOND, Instant
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
-LENGTH = 26
-"""Characters of an id."""
 TAIL = 8
 """The number of final characters that identify a run to people: even their first few mostly differ."""
 

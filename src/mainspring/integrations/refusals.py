@@ -17,7 +17,7 @@ class Refusal(NamedTuple):
     media_type: str = MEDIA_TYPE
 
 
-def refusal_of(error: MainspringError, request_id: str = "") -> Refusal:
+def refusal_of(error: MainspringError) -> Refusal:
     """The answer to a request in which Mainspring raised an error: 404, 409, 413, 422 or 503."""
     problem = to_problem(error) or Problem("internal", str(error))
-    return Refusal(problem.status, problem.document(request_id), problem.headers)
+    return Refusal(problem.status, problem.document(""), problem.headers)

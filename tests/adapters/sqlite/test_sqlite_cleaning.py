@@ -11,8 +11,7 @@ import pytest
 from mainspring.clock import SystemClock
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, HOUR
-from mainspring.stores.sqlite.ends.recovery import SUMMED_UP_AT_ONCE
-from mainspring.stores.sqlite.file.portion import AIM_S, LEAST, Portion
+from mainspring.stores.sqlite.ends.recovery import AIM_S, LEAST, SUMMED_UP_AT_ONCE, Portion
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.store import SqliteStore
 

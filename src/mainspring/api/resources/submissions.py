@@ -1,4 +1,5 @@
-"""Submissions over HTTP: one run, many runs, and a run in the words of other schedulers."""
+"""Submissions over HTTP: one run, many runs, a run in the words of other schedulers; and graphs, which are batches in
+which runs wait for other runs of the batch, named by their places (`#0`)."""
 
 from __future__ import annotations
 
@@ -8,11 +9,11 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
+from msgspec import UNSET
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import MOST_FAULTS, Fault, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting
-from mainspring.api.resources.graph import connect_graph
 from mainspring.api.schemas.bodies import BatchBody, RunBody, ScheduleBody
 from mainspring.api.schemas.definitions import encode_work, learn_tasks, names_secret, need_command, need_secrets
 from mainspring.api.schemas.reading import COMMANDS, TaskCall, read_run_options, read_work, settle_names
@@ -25,11 +26,15 @@ from mainspring.operations import records
 from mainspring.operations.jobs.options import read_defaults
 from mainspring.operations.submission import Recipe, make_recipe
 from mainspring.operations.values.payload import Signature
+from mainspring.sdk.graph import GROUP
 
 AnyRecord = TypeVar("AnyRecord", records.NewRun, records.ScheduledRun, records.Batch)
 
 AT_ONCE = 100
 """How many kinds of runs of a batch are read before other requests get their turn."""
+_MARK = "#"
+"""The name of a run of the same batch begins so; its place follows, counted from 0."""
+_GRAPH_FIELDS = ("after", "dependencies")
 _encode = msgspec.json.Encoder().encode
 replace = msgspec.structs.replace
 
@@ -82,7 +87,7 @@ async def submit_batch(request: Request) -> Response:
     bodies: Sequence[RunBody] = request.given.get("runs", ())
     await learn_tasks(request, [{"task": task} for task in {body.task for body in bodies}])
     ids = acting.context.new_ids(len(bodies))
-    tag = connect_graph(bodies, ids, request.wrong)
+    tag = _connect_graph(bodies, ids, request.wrong)
     runs = await _draft_all(request, ids, bodies)
     request.wrong.settle()
     run_ids = [*await acting.runs.accept_all(runs)]
@@ -209,6 +214,46 @@ async def _in_order(groups: Sequence[_Alike], namespace: str, now: Instant) -> l
 
 
 EXAMPLE = {"task": "encode", "args": {"video": "v1", "size": "4K"}, "priority": 2}
+
+
+def _connect_graph(bodies: Sequence[Any], ids: Sequence[str], wrong: Wrong) -> str | None:
+    """Put ids in the place of names like `#0`. The tag that all runs of the graph now have; None if the batch is no
+    graph: no run of it waits for another one."""
+    named = [
+        (index, body)
+        for index, body in enumerate(bodies)
+        if any(_names_earlier(body, field) for field in _GRAPH_FIELDS)
+    ]
+    if not named:
+        return None
+    for index, body in named:
+        for field in _GRAPH_FIELDS:
+            if _names_earlier(body, field):
+                place = f"runs[{index}].{field}"
+                setattr(body, field, [_id_of(each, ids[:index], place, wrong) for each in getattr(body, field)])
+    tag = GROUP + ids[0]
+    for index, body in enumerate(bodies):
+        if body.unique not in (UNSET, None):
+            wrong.add(f"runs[{index}].unique", "is that of one run, and this one is part of a graph", "leave it out")
+        body.tags = [*(body.tags or ()), tag]
+    return tag
+
+
+def _names_earlier(body: RunBody, field: str) -> bool:
+    """Whether a run waits for one of the same batch."""
+    return any(each.startswith(_MARK) for each in getattr(body, field) or ())
+
+
+def _id_of(name: str, earlier: Sequence[str], field: str, wrong: Wrong) -> str:
+    """The id of a run that comes earlier in the batch; a name without the mark is an id already."""
+    if not name.startswith(_MARK):
+        return name
+    place = name.removeprefix(_MARK)
+    if place.isascii() and place.isdecimal() and len(place) < 6 and int(place) < len(earlier):
+        return earlier[int(place)]
+    wrong.add(field, f"names {name}, which is no earlier run of the batch", "name runs from #0 up to the one before")
+    return name
+
 
 ENDPOINTS = (
     Endpoint(

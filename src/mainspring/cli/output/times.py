@@ -38,9 +38,9 @@ def relative(when: When, now: Instant) -> str:
     return f"in {about(instant - now)}" if instant > now else f"{about(now - instant)} ago"
 
 
-def both(when: When, now: Instant, zone: str | None = None) -> str:
+def both(when: When, now: Instant) -> str:
     """The moment, and how far it is from now."""
-    return f"{moment(when, zone)}  ({relative(when, now)})"
+    return f"{moment(when)}  ({relative(when, now)})"
 
 
 def length(duration: Duration) -> str:

@@ -9,14 +9,14 @@ from mainspring.errors import DependencyCycle
 Edges = Mapping[str, Collection[str]]
 
 
-def find_cycle(edges: Edges, start: str | None = None) -> list[str] | None:
+def find_cycle(edges: Edges) -> list[str] | None:
     """Some circle, as nodes that each lead to the next and the last to the first; None if there is none.
 
-    With `start`, only what can be reached from there is searched. A node that leads to itself is a circle of one. Equal
-    graphs give the same circle, in whatever order they list their nodes. Chains may be as long as memory allows.
+    A node that leads to itself is a circle of one. Equal graphs give the same circle, in whatever order they list their
+    nodes. Chains may be as long as memory allows.
     """
     cleared: set[str] = set()
-    for root in sorted(edges) if start is None else [start]:
+    for root in sorted(edges):
         if root not in cleared and (cycle := _cycle_from(root, edges, cleared)):
             return cycle
     return None

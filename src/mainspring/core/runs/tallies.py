@@ -28,8 +28,6 @@ PERIODS: Final[Mapping[Kind, Duration]] = {
 }
 """How long a period of each kind is. There are many jobs, so theirs are longer."""
 NO_LEVELS: Final[Mapping[int, Duration]] = MappingProxyType({})
-LISTENER: Final = "tallies"
-"""The name under which the store keeps the position of what has been counted."""
 _LOWEST: Final[Duration] = 1_000
 """Durations up to a millisecond are one step."""
 MOST_STEPS: Final = 64

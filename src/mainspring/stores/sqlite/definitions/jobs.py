@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
@@ -24,6 +24,7 @@ from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
 from mainspring.store import Audit, Saved
 from mainspring.stores.rows.job_rows import (
+    check_calendars_known,
     check_editable,
     check_no_downstream,
     check_owned,
@@ -34,7 +35,9 @@ from mainspring.stores.rows.job_rows import (
     job_values,
     name_taken,
     obeying,
+    read_calendars,
     read_firing,
+    read_job,
     read_jobs,
     read_of_code,
     to_json,
@@ -45,7 +48,6 @@ from mainspring.stores.rows.syncing import add_up, sync_in_pages
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.definitions.backfill import backfill
 from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
-from mainspring.stores.sqlite.definitions.job_rows import calendars_for, find_job, load_calendars
 from mainspring.stores.sqlite.definitions.upstreams import link
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
@@ -74,7 +76,7 @@ class Jobs:
         return await self._db.write(audited(lambda tx: _edit(tx, job, expected_version), audit))
 
     async def get_job(self, namespace: str, name: str) -> Job:
-        return await self._db.read(lambda tx: find_job(tx, namespace, name))
+        return await self._db.read(lambda tx: _find_job(tx, namespace, name))
 
     async def list_jobs(
         self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
@@ -107,7 +109,7 @@ class Jobs:
         audit: Audit[Firing] | None = None,
     ) -> Firing:
         return await self._db.write(
-            audited(lambda tx: _trigger(tx, find_job(tx, namespace, name), request_id, runs), audit)
+            audited(lambda tx: _trigger(tx, _find_job(tx, namespace, name), request_id, runs), audit)
         )
 
     async def backfill(
@@ -120,7 +122,7 @@ class Jobs:
 
     async def remove_calendar(self, namespace: str, name: str, *, audit: Audit[None] | None = None) -> None:
         def work(tx: Transaction) -> None:
-            check_unused(tx.execute(_Q["with_calendars"], (namespace,)), name, load_calendars(tx, namespace))
+            check_unused(tx.execute(_Q["with_calendars"], (namespace,)), name, _load_calendars(tx, namespace))
             tx.execute(_Q["remove_calendar"], (namespace, name))
 
         await self._db.write(audited(work, audit))
@@ -130,7 +132,7 @@ def _create(tx: Transaction, job: Job) -> Job:
     check_not_past(job.trigger, tx.now)
     if tx.execute(_Q["ids_by_name"], (job.namespace, to_json([job.name]))).fetchone():
         raise name_taken(job)
-    created = begin(job, tx.now, calendars_for(tx, job.namespace, [job]))
+    created = begin(job, tx.now, _calendars_for(tx, job.namespace, [job]))
     _write(tx, job.namespace, [created], [])
     return created
 
@@ -183,7 +185,7 @@ class _Sync:
         names = to_json([job.name for job in page])
         stored = {job.name: job for job in read_jobs(tx.execute(_Q["by_name"], (self._namespace, names)))}
         check_owned(self._app, stored.values())
-        return stored, calendars_for(tx, self._namespace, (*page, *stored.values()))
+        return stored, _calendars_for(tx, self._namespace, (*page, *stored.values()))
 
 
 def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
@@ -191,7 +193,7 @@ def _edit(tx: Transaction, job: Job, expected_version: int) -> Job:
     stored = check_editable(found, job, expected_version)
     if job.trigger != stored.trigger:
         check_not_past(job.trigger, tx.now)
-    revision = revise(stored, job, tx.now, calendars_for(tx, job.namespace, [stored, job]))
+    revision = revise(stored, job, tx.now, _calendars_for(tx, job.namespace, [stored, job]))
     if revision is None:
         return stored
     _write(tx, job.namespace, [], [(stored, revision)])
@@ -232,7 +234,7 @@ def _set_paused(
     tx: Transaction, namespace: str, names: Collection[str], reason: str = "", *, paused: bool
 ) -> list[Job]:
     jobs = {job.name: job for job in _load_all(tx, namespace, names)}
-    calendars = {} if paused else calendars_for(tx, namespace, jobs.values())
+    calendars = {} if paused else _calendars_for(tx, namespace, jobs.values())
     found = [(job, set_paused(job, tx.now, calendars, reason, paused=paused)) for job in jobs.values()]
     if changes := [(old, new) for old, new in found if new is not None]:
         switched, change = [new.job for _, new in changes], _next_change(tx)
@@ -250,7 +252,7 @@ def _set_paused(
 
 
 def _remove(tx: Transaction, namespace: str, name: str, expected_version: int | None) -> None:
-    job = find_job(tx, namespace, name)
+    job = _find_job(tx, namespace, name)
     if expected_version is not None:
         check_editable(job, job, expected_version)
     check_no_downstream(job, [row[0] for row in tx.execute(_Q["downstream"], (job.id,))])
@@ -273,7 +275,7 @@ def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, In
 
 
 def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
-    calendar, calendars = settled(calendar), load_calendars(tx, namespace)
+    calendar, calendars = settled(calendar), _load_calendars(tx, namespace)
     check_calendar(calendar, calendars)
     if calendars.get(calendar.name) == calendar:
         return
@@ -306,10 +308,33 @@ def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
     if not ids:
         return 0
     jobs = read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))
-    calendars = {namespace: load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
+    calendars = {namespace: _load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
     jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
     change = _next_change(tx)
     tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in jobs])
     tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
     tx.changed = True
     return len(jobs)
+
+
+def _find_job(tx: Transaction, namespace: str, name: str) -> Job:
+    """By name or id; NotFound otherwise."""
+    row = tx.execute(_Q["find"], (namespace, name)).fetchone()
+    if row is None:
+        raise unknown_jobs(namespace, [name])
+    return read_job(row)
+
+
+def _load_calendars(tx: Transaction, namespace: str) -> dict[str, Calendar]:
+    """All calendars of a namespace by name."""
+    return read_calendars(tx.execute(_Q["calendars"], (namespace,)))
+
+
+def _calendars_for(tx: Transaction, namespace: str, jobs: Iterable[Job]) -> dict[str, Calendar]:
+    """The calendars of a namespace, if any of the jobs obeys one; all that they name must exist."""
+    named = dict.fromkeys(name for job in jobs for name in job.policy.calendars)
+    if not named:
+        return {}
+    calendars = _load_calendars(tx, namespace)
+    check_calendars_known(namespace, named, calendars)
+    return calendars

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import partial
+from typing import Final
 
 import msgspec
 
@@ -17,7 +18,6 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.portion import Portion
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.history.api import forget
 from mainspring.stores.sqlite.history.tallies import forget_tallies
@@ -30,6 +30,29 @@ SUMMED_UP_AT_ONCE = 5_000
 """The most rows that one pass counts, in portions: each is its own transaction."""
 FORGOTTEN_AT_ONCE = 1_000
 """Runs that one transaction may forget."""
+AIM_S: Final = 0.010
+"""How long one portion may hold the write lock, without its commit: firings and claims wait for it."""
+LEAST: Final = 50
+"""The fewest rows of a portion, however slow the last one was: each transaction has a fixed cost."""
+
+
+class Portion:
+    """Rows that one transaction may take on, by how long the last ones took."""
+
+    __slots__ = ("most", "rows")
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.rows = min(most, 4 * LEAST)
+
+    def measure(self, rows: int, took_s: float) -> None:
+        """Note how long a number of rows took. At most twice as many are taken on next, since the first of a kind may
+        be cheap; a portion that was slow is cut at once to what would have been in time."""
+        if took_s > AIM_S:
+            self.rows = max(int(min(rows, self.rows) * AIM_S / took_s), min(LEAST, self.most))
+        elif rows >= self.rows:
+            fitting = self.rows * 2 if took_s <= AIM_S / 2 else int(self.rows * AIM_S / took_s)
+            self.rows = min(fitting, self.most)
 
 
 class Maintenance:
