@@ -3,6 +3,7 @@
 import ast
 import re
 import tomllib
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +17,7 @@ TEXTS = {path: path.read_text() for path in FILES}
 LONGEST_FILE = 600
 LONGEST_FUNCTION = 50
 MOST_PORT_METHODS = 15
+MOST_MODULES = 15
 MOST_ARCHITECTURE_WORDS = 700
 FORBIDDEN_NAMES = {"utils", "util", "common", "helpers", "helper", "base", "manager", "managers", "misc"}
 IMPURE = {
@@ -102,6 +104,19 @@ class TestEveryFile:
 
     def test_keeps_public_names_documented(self, facts: dict[str, Facts]) -> None:
         assert {name: each.undocumented for name, each in facts.items() if each.undocumented} == {}
+
+
+def test_no_folder_is_a_heap() -> None:
+    """A flat folder of more modules than a reader keeps in mind wants rooms."""
+    modules = Counter(path.parent.relative_to(SOURCE).as_posix() for path in FILES if not path.name.startswith("__"))
+    assert {folder: count for folder, count in modules.items() if count > MOST_MODULES} == {}
+
+
+def test_a_plain_word_names_one_class() -> None:
+    """Words that stood for several things. A record that is public may have the name of the row that it shows."""
+    words = {"Held", "Work", "Place", "Answer", "Call", "Pool", "Scheduler", "Standing", "Line", "Board"}
+    found = Counter(name for text in TEXTS.values() for name in re.findall(r"^class _?(\w+)", text, re.MULTILINE))
+    assert {name: found[name] for name in words if found[name] > 1} == {}
 
 
 def test_core_is_pure() -> None:

@@ -19,7 +19,7 @@ import pytest
 
 from broker_servers import find_server
 from cli_work import Terminal
-from mainspring.ops.dashboards.description import BOARDS, Board, Query
+from mainspring.ops.dashboards.description import BOARDS, Dashboard, Query
 from mainspring.ops.dashboards.grafana import COLUMNS, as_text, grafana
 from mainspring.testing.servers.process import free_port
 from prometheus_server import answers, running_prometheus
@@ -153,13 +153,13 @@ def test_the_rules_evaluate_without_errors(prometheus: tuple[str, str]) -> None:
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
-def test_the_file_of_a_board_is_what_is_described(board: Board) -> None:
+def test_the_file_of_a_board_is_what_is_described(board: Dashboard) -> None:
     file = DEPLOY / "grafana" / f"{board.name}.json"
     assert file.read_text() == as_text(board), "python -m mainspring.ops.dashboards.grafana deploy/grafana"
 
 
 @pytest.mark.parametrize("board", BOARDS, ids=lambda board: board.name)
-def test_panels_do_not_overlap(board: Board) -> None:
+def test_panels_do_not_overlap(board: Dashboard) -> None:
     taken: set[tuple[int, int]] = set()
     panels = grafana(board)["panels"]
     for place in (panel["gridPos"] for panel in panels):

@@ -15,7 +15,7 @@ import msgspec
 
 from mainspring.core.instants import DAY
 from mainspring.ops.drill.archive import due, keep, kept
-from mainspring.ops.drill.checklist import BETWEEN, Checklist, Line, LineFailed, Report
+from mainspring.ops.drill.checklist import BETWEEN, Check, CheckFailed, Checklist, Report
 from mainspring.ops.drill.site import join_hosts, wait_until
 from mainspring.ops.drill.traffic import compare
 from mainspring.testing.servers.postgres import Postgres
@@ -155,10 +155,10 @@ def test_clients_find_the_primary_among_both() -> None:
 
 
 def test_a_line_that_fails_does_not_end_the_drill() -> None:
-    seen: list[Line] = []
+    seen: list[Check] = []
     checklist = Checklist(seen.append)
     with checklist.line("part", "first"):
-        raise LineFailed("not so")
+        raise CheckFailed("not so")
     with checklist.line("part", "second") as line:
         line.detail = "so"
     assert [(each.state, each.detail) for each in seen] == [("fail", "not so"), ("pass", "so")]
@@ -171,11 +171,11 @@ def test_a_missing_run_and_one_that_changed_after_its_end_are_found() -> None:
 
 
 def test_the_next_drill_is_due_a_quarter_after_the_last_that_passed(tmp_path: Path) -> None:
-    keep(report_of([Line(part="p", name="n", state="pass", at_s=0.0)], began_at=10 * DAY), tmp_path)
-    keep(report_of([Line(part="p", name="n", state="fail", at_s=0.0)], began_at=20 * DAY), tmp_path)
+    keep(report_of([Check(part="p", name="n", state="pass", at_s=0.0)], began_at=10 * DAY), tmp_path)
+    keep(report_of([Check(part="p", name="n", state="fail", at_s=0.0)], began_at=20 * DAY), tmp_path)
     assert due(kept(tmp_path)) == 10 * DAY + BETWEEN
     assert due([]) is None
 
 
-def report_of(lines: list[Line], began_at: int = 0) -> Report:
+def report_of(lines: list[Check], began_at: int = 0) -> Report:
     return Report(began_at=began_at, primary="p", standby="s", lines=lines)

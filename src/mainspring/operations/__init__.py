@@ -1,5 +1,8 @@
 """What can be done with jobs, runs, workers, calendars and events: once, for SDK, API, client and commands.
 
+A verb has its rules, texts and audit rows here. Below it are one method of the port and one of each store; above it
+each face has one call: a row of the API's table, a method of the client, a command. The SDK uses the verb as it is.
+
 - `context`: on whose behalf operations act, on which store, within which limits.
 - `jobs/`, `runs`, `workers`, `calendars`, `events`, `audit`: the verbs, each with its rules, errors and audit rows.
 - `operations`: all of them as one object, which has the shape of `mainspring.Client`.

@@ -16,7 +16,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import format_instant, parse_duration
 from mainspring.errors import InvalidInput
 from mainspring.ops.drill.archive import due, keep, kept
-from mainspring.ops.drill.checklist import Line, Report
+from mainspring.ops.drill.checklist import Check, Report
 from mainspring.ops.drill.drill import Drill, Options
 from mainspring.ops.drill.site import CommandSite, Site
 
@@ -118,7 +118,7 @@ def list_all(session: Session, folder: Path) -> int:
     return FAILED if overdue else 0
 
 
-def _draw_line(screen: Screen, line: Line) -> None:
+def _draw_line(screen: Screen, line: Check) -> None:
     if not screen.session.as_json:
         said = f"{line.state.upper():8}{line.took_s:7.2f} s  {line.name}{f': {line.detail}' if line.detail else ''}"
         screen.line(said, _STYLES[line.state])

@@ -31,7 +31,7 @@ class Panel(NamedTuple):
     """The colour from each value on; the lowest first."""
 
 
-class Board(NamedTuple):
+class Dashboard(NamedTuple):
     """A dashboard: rows of panels under headings."""
 
     name: str
@@ -57,7 +57,7 @@ _USE = ((0.0, "red"), (0.6, "orange"), (0.7, "yellow"), (0.8, "green"))
 _DEPTH = ((0.0, "green"), (1e6, "yellow"), (5e6, "orange"), (10e6, "red"))
 _BAD = ((0.0, "green"), (1.0, "red"))
 
-FLEET = Board(
+FLEET = Dashboard(
     "fleet",
     "Mainspring: fleet",
     (
@@ -99,7 +99,7 @@ FLEET = Board(
         ),
     ),
 )
-JOBS = Board(
+JOBS = Dashboard(
     "jobs",
     "Mainspring: jobs and runs",
     (
@@ -151,7 +151,7 @@ JOBS = Board(
         ),
     ),
 )  # fmt: skip
-STORE = Board(
+STORE = Dashboard(
     "store",
     "Mainspring: store and brokers",
     (
@@ -197,7 +197,7 @@ STORE = Board(
         ),
     ),
 )  # fmt: skip
-API = Board(
+API = Dashboard(
     "api",
     "Mainspring: API",
     (

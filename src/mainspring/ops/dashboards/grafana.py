@@ -8,14 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from mainspring.ops.dashboards.description import BOARDS, Board, Panel
+from mainspring.ops.dashboards.description import BOARDS, Dashboard, Panel
 
 COLUMNS, HEIGHT, STAT_HEIGHT, HEADING_HEIGHT = 24, 8, 4, 1
 """Grafana's grid, and how much of it a panel takes."""
 _SOURCE = {"type": "prometheus", "uid": "${source}"}
 
 
-def grafana(board: Board) -> dict[str, Any]:
+def grafana(board: Dashboard) -> dict[str, Any]:
     """The dashboard that Grafana imports; its data source is a variable."""
     panels: list[dict[str, Any]] = []
     top = 0
@@ -36,7 +36,7 @@ def grafana(board: Board) -> dict[str, Any]:
     }
 
 
-def as_text(board: Board) -> str:
+def as_text(board: Dashboard) -> str:
     """The file of a board."""
     return json.dumps(grafana(board), indent=2) + "\n"
 

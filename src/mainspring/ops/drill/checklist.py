@@ -22,8 +22,8 @@ BETWEEN: Duration = 91 * DAY
 """Drills are due each quarter."""
 
 
-class Line(msgspec.Struct, kw_only=True):
-    """One line of the checklist."""
+class Check(msgspec.Struct, kw_only=True):
+    """One check of the list."""
 
     part: str
     name: str
@@ -34,8 +34,8 @@ class Line(msgspec.Struct, kw_only=True):
     took_s: float = 0.0
 
 
-class LineFailed(MainspringError):
-    """A line of the checklist does not hold."""
+class CheckFailed(MainspringError):
+    """A check does not hold."""
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -44,7 +44,7 @@ class Report(msgspec.Struct, kw_only=True):
     began_at: Instant
     primary: str
     standby: str
-    lines: list[Line]
+    lines: list[Check]
     recovery_s: float | None = None
     """Seconds from the failure until work was accepted again; None if it never was."""
     lost_s: float | None = None
@@ -98,9 +98,9 @@ class Report(msgspec.Struct, kw_only=True):
 class Checklist:
     """Records lines while a drill goes on."""
 
-    def __init__(self, on_line: Callable[[Line], None] = lambda line: None) -> None:
+    def __init__(self, on_line: Callable[[Check], None] = lambda line: None) -> None:
         """`on_line` is called with each line that is complete."""
-        self.lines: list[Line] = []
+        self.lines: list[Check] = []
         self._on_line = on_line
         self._began = time.monotonic()
 
@@ -109,9 +109,9 @@ class Checklist:
         return time.monotonic() - self._began
 
     @contextmanager
-    def line(self, part: str, name: str) -> Iterator[Line]:
+    def line(self, part: str, name: str) -> Iterator[Check]:
         """One line: it fails if its body raises an error of Mainspring, and the drill goes on."""
-        line = Line(part=part, name=name, at_s=self.elapsed())
+        line = Check(part=part, name=name, at_s=self.elapsed())
         try:
             yield line
         except (MainspringError, OSError, TimeoutError) as error:
@@ -128,9 +128,9 @@ class Checklist:
 
 
 def need(holds: bool, otherwise: str) -> None:
-    """LineFailed with these words unless it holds."""
+    """CheckFailed with these words unless it holds."""
     if not holds:
-        raise LineFailed(otherwise)
+        raise CheckFailed(otherwise)
 
 
 def _cell(text: str) -> str:

@@ -16,7 +16,7 @@ import msgspec
 
 from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
 from mainspring.core.runs.retry import Retry
-from mainspring.ops.drill.checklist import MOST_LOST, MOST_RECOVERY, Checklist, Line, LineFailed, Report, need
+from mainspring.ops.drill.checklist import MOST_LOST, MOST_RECOVERY, Check, CheckFailed, Checklist, Report, need
 from mainspring.ops.drill.site import Site, answers, join_hosts, replication, wait_until
 from mainspring.ops.drill.traffic import Memory, Sample, Traffic, compare, count, describe, pick
 from mainspring.process.urls import show_url
@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 class Drill:
     """One drill of one site."""
 
-    def __init__(self, site: Site, options: Options, on_line: Callable[[Line], None] = lambda line: None) -> None:
+    def __init__(self, site: Site, options: Options, on_line: Callable[[Check], None] = lambda line: None) -> None:
         self._site, self._options = site, options
         self._list = Checklist(on_line)
         self._url = join_hosts(site.primary, site.standby)
@@ -330,10 +330,10 @@ class Drill:
             try:
                 if (said := (await _get(f"{server.rstrip('/')}/health/ready"))["status"]) == "ready":
                     return
-            except (LineFailed, OSError):
+            except (CheckFailed, OSError):
                 pass
             await asyncio.sleep(0.1)
-        raise LineFailed(f"{server} is not ready after {HEALTHY_S:g} s: {said}")
+        raise CheckFailed(f"{server} is not ready after {HEALTHY_S:g} s: {said}")
 
     def _since_failure(self) -> float:
         return time.monotonic() - self._failed_at
@@ -351,4 +351,4 @@ async def _get(url: str) -> Mapping[str, Any]:
             answer: Mapping[str, Any] = (await client.get(url)).json()
             return answer
     except (httpx.HTTPError, ValueError) as error:
-        raise LineFailed(f"{url}: {error}") from None
+        raise CheckFailed(f"{url}: {error}") from None
