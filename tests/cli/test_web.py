@@ -104,7 +104,10 @@ def test_a_server_without_a_secret_needs_no_token(cli: Terminal) -> None:
 def test_top_shows_the_overview_once(cli: Terminal, served: Served) -> None:
     cli.connect(served)
     cli("job", "add", "hourly", "--every", "1h", "--task", "encode")
+    cli("job", "add", "long-" * 20, "--every", "1h", "--task", "encode")
+    cli("job", "pause", "long-" * 20, "--reason", "the disks")
     shown = cli("top", "--once").out
+    assert re.search(r"long-\S*… It is paused \(the disks\)", shown)  # The name leaves room for what is wrong.
     for words in ("leader", "none: no node plans firings", "0 of 0 slots", "No scheduler leads", "Next due", "hourly"):
         assert words in shown
     assert cli.json("top")["next"][0]["name"] == "hourly"

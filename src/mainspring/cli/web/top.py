@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from shutil import get_terminal_size
 from typing import TYPE_CHECKING
 
 import click
@@ -15,6 +16,7 @@ from mainspring.cli.output.screen import STATE_STYLES, Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, from_datetime
+from mainspring.errors import ServerUnavailable, StoreUnavailable
 from mainspring.operations.records import ListedJob, ListedRun
 from mainspring.operations.views.overview_records import Attention, Overview
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 
 MOST_COUNTED = 10_000
 METER_WIDTH = 20
+LONGEST_NAME = 32
+HIGH = 40
+"""A terminal with this many lines has room for remedies."""
 GLYPHS = {"failed": "✕", "missed": "!", "held": "◇", "paused": "‖"}
 STYLES = {**STATE_STYLES, "held": "magenta", "paused": "magenta"}
 
@@ -52,12 +57,20 @@ def top(session: Session, every_s: float, once: bool, rows: int) -> None:
 
 
 async def _watch(scheduler: Backend, every_s: float, rows: int) -> None:
+    from rich.console import Group
     from rich.live import Live
 
-    with Live(draw(await scheduler.overview(), rows), auto_refresh=False, screen=True) as live:
+    found = await scheduler.overview()
+    with Live(draw(found, rows), auto_refresh=False, screen=True) as live:
         while True:
             await asyncio.sleep(every_s)
-            live.update(draw(await scheduler.overview(), rows), refresh=True)
+            try:
+                found = await scheduler.overview()
+            except (ServerUnavailable, StoreUnavailable):
+                live.update(Group(_text(f"no answer since {found.at.astimezone():%H:%M:%S}", "red"), draw(found, rows)))
+            else:
+                live.update(draw(found, rows))
+            live.refresh()
 
 
 def draw(found: Overview, rows: int) -> RenderableType:
@@ -99,10 +112,13 @@ def _facts(found: Overview, now: Instant) -> Table:
 
 def _attention(causes: Sequence[Attention], now: Instant) -> Table:
     table = _grid(1)
+    with_remedies = get_terminal_size().lines >= HIGH
     for cause in causes:
         since = "" if cause.since is None else f" · {relative(cause.since, now)}"
         mark = _text(GLYPHS[cause.state], STYLES[cause.state])
-        table.add_row(mark, _text(f"{cause.name} {cause.text}{since}", ""))
+        table.add_row(mark, _text(f"{_short(cause.name)} {cause.text}{since}", ""))
+        if cause.remedy and with_remedies:
+            table.add_row("", _text(cause.remedy.replace("`", ""), "dim"))
     if not causes:
         table.add_row(_text("✓", "green"), _text("Nothing needs attention.", ""))
     return table
@@ -113,7 +129,7 @@ def _running(runs: Sequence[ListedRun], now: Instant) -> Table:
     for run in runs:
         done = "" if run.progress is None else f"{run.progress:.0%}  "
         since = "" if run.started_at is None else relative(run.started_at, now)
-        table.add_row(_text(run.job or run.task, ""), _text(f"{done}{since}  {run.worker or ''}", "dim"))
+        table.add_row(_text(_short(run.job or run.task), ""), _text(f"{done}{since}  {run.worker or ''}", "dim"))
     return table
 
 
@@ -121,7 +137,7 @@ def _next(jobs: Sequence[ListedJob], now: Instant) -> Table:
     table = _grid(30)
     for job in jobs:
         at = "" if job.next_fire_at is None else relative(job.next_fire_at, now)
-        table.add_row(_text(job.name, ""), _text(at, "dim"))
+        table.add_row(_text(_short(job.name), ""), _text(at, "dim"))
     return table
 
 
@@ -144,6 +160,11 @@ def _text(text: str, style: str) -> RenderableType:
     from rich.text import Text
 
     return Text(harmless(text) if "\n" not in text else text, style=style)
+
+
+def _short(name: str) -> str:
+    """A name that leaves room for what is wrong with its job."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
 def _bounded(count: int) -> str:
