@@ -101,7 +101,7 @@ def test_planted_markup_is_shown_as_text(open_page: OpenPage, stage: Stage) -> N
     expect(page.get_by_role("link", name=f"evil {PLANTED}").first).to_be_visible()
     for path in ("", "/jobs/sync-inventory", "/failures", "/audit"):
         page.goto(f"{stage.url}/ui{path}")
-        expect(page.locator("main").get_by_text(PLANTED).first).to_be_visible()
+        expect(page.locator("main").get_by_text("<img src=x").first).to_be_visible()  # Kinds of error have no values.
         assert page.locator("main img").count() == 0
     stage.ask("POST", "/v1/jobs/sync-inventory/resume", json={})
     for tab in ("", "?tab=output", "?tab=data"):

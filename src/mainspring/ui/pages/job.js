@@ -1,5 +1,5 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
-import { html } from "../html.js";
+import { html, useEffect } from "../html.js";
 import { askForJob } from "../parts/actions.js";
 import { Difference } from "../parts/difference.js";
 import { Json } from "../parts/json.js";
@@ -105,11 +105,12 @@ function Versions({ job }) {
 export default function Job({ argument }) {
   const job = useResource(`/v1/jobs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.jobs.has(argument) || news.jobs.has(job.data?.job_id));
   const tab = place.value.query.get("tab") ?? "";
+  useEffect(() => document.querySelector(".tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [tab, job.data === null]);  // On a small screen the tabs scroll.
   const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Edit, versions: Versions });
   const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
   return html`${job.error && !job.data && html`<${Head} title=${argument} />`}<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
-      <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job none="none" /></span>`}
+      <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && it.next_fire_at && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job /></span>`}
     </${Head}>
     ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>

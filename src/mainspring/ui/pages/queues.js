@@ -68,7 +68,7 @@ const REGIONS = [
 
 const GATES = [
   { name: "Gate", cell: (/** @type {GateUse} */ it) => html`<span class="mono">${it.name}</span>` },
-  { name: "In", tight: true, cell: (/** @type {GateUse} */ it) => html`<span class="row"><${Meter} used=${it.used} of=${it.capacity} />${it.used} of ${it.capacity}</span>` },
+  { name: "In", tight: true, cell: (/** @type {GateUse} */ it) => html`<span class="row nowrap slots"><${Meter} used=${it.used} of=${it.capacity} />${it.used} of ${it.capacity}</span>` },
   { name: "Waiting", number: true, cell: (/** @type {GateUse} */ it) => it.waiting },
 ];
 
