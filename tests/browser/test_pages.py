@@ -159,6 +159,27 @@ def test_an_edit_of_the_job_reaches_an_open_page(open_page: OpenPage, stage: Sta
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
 
 
+def test_a_job_whose_name_has_a_slash_is_found_and_acted_on(open_page: OpenPage, stage: Stage) -> None:
+    words = {"name": "team/report", "task": "refuse", "args": {"text": "no"}, "every": "1h"}
+    job = stage.ask("POST", "/v1/jobs", json=words)["job_id"]
+    run = stage.ask("POST", f"/v1/jobs/{job}/trigger", json={})["run_id"]
+    stage.ended(run)
+    page = open_page(f"/runs/{run}")
+    page.locator("main").get_by_role("link", name="team/report").click()
+    expect(page.get_by_role("heading", name="team/report")).to_be_visible()
+    for tab in ("Runs", "Next", "Ledger"):
+        page.get_by_role("navigation", name="parts").get_by_role("link", name=tab).click()
+        expect(page.get_by_role("table").first).to_be_visible()
+    page.get_by_role("button", name="Pause").click()
+    page.get_by_role("dialog").get_by_role("button", name="Pause it").click()
+    expect(page.get_by_role("button", name="Resume")).to_be_visible()
+    page.goto(f"{stage.url}/ui/")
+    cause = page.locator(".attention li").filter(has_text="team/report")
+    cause.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume it").click()
+    until(lambda: stage.ask("GET", f"/v1/jobs/{job}")["state"] == "active")
+
+
 def test_a_run_says_why_it_waits(open_page: OpenPage, stage: Stage) -> None:
     run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "state": "pending", "limit": 1})["items"][0]
     page = open_page(f"/runs/{run['run_id'][-10:]}")

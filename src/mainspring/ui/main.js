@@ -14,6 +14,7 @@ const PAGES = [
   [/^\/(login)?$/, () => import("./pages/overview.js"), "Overview"],
   [/^\/jobs$/, () => import("./pages/jobs.js"), "Jobs"],
   [/^\/new-job$/, () => import("./pages/editor.js"), "Jobs"],
+  [/^\/job$/, () => import("./pages/named_job.js"), "Jobs"],
   [/^\/jobs\/([^/]+)$/, () => import("./pages/job.js"), "Jobs"],
   [/^\/runs$/, () => import("./pages/runs.js"), "Runs"],
   [/^\/new-run$/, () => import("./pages/new_run.js"), "Runs"],

@@ -27,9 +27,15 @@ export function to(path, query = {}) {
 }
 
 /** The page of a job. A path has no room for a slash: such a name is replaced by the id.
- * @param {{ name: string, job_id: string }} job */
-export function jobHref(job) {
-  return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`);
+ * @param {{ name: string, job_id: string }} job @param {Record<string, string | number>} [query] */
+export function jobHref(job, query) {
+  return to(`/jobs/${encodeURIComponent(job.name.includes("/") ? job.job_id : job.name)}`, query);
+}
+
+/** The page of a job of which only the name is known. With a slash in it, `/job` finds the id.
+ * @param {string} name */
+export function jobNamed(name) {
+  return name.includes("/") ? to("/job", { name }) : to(`/jobs/${encodeURIComponent(name)}`);
 }
 
 /** The page of a run.

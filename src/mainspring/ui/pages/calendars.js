@@ -5,7 +5,7 @@ import { ask, Command, quoted, say } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
 import { Badge, Empty, Head, Loaded, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
-import { go, place, to } from "../router.js";
+import { go, jobNamed, place, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 
@@ -44,7 +44,7 @@ function Changes({ state }) {
     ${preview && html`<p class="sentence">${count === 0 ? "No firing of the next 30 days changes." : `${count.toLocaleString("en-GB")} firings of ${preview.jobs} ${preview.jobs === 1 ? "job" : "jobs"} change: ${preview.moved} move, ${preview.dropped} disappear, ${preview.added} appear.`}</p>
       ${preview.partial && html`<p class="s-warning">There are too many to look at each: this is a part.</p>`}
       ${count > 0 && html`<ul class="lines" aria-label="firings that change">${preview.items.slice(0, SHOWN).map((each) => html`<li>
-        <span><a href=${to(`/jobs/${encodeURIComponent(each.job)}`)}>${each.job}</a> <${Badge} state=${EFFECTS[each.effect]} word=${each.effect} /><br /><span class="muted">${each.reason}</span></span>
+        <span><a href=${jobNamed(each.job)}>${each.job}</a> <${Badge} state=${EFFECTS[each.effect]} word=${each.effect} /><br /><span class="muted">${each.reason}</span></span>
         <span class="number"><${When} at=${each.at ?? each.to} />${each.at && each.to && html`<br />→ <${When} at=${each.to} />`}</span></li>`)}</ul>`}
       ${count > SHOWN && html`<p class="muted">and ${(count - SHOWN).toLocaleString("en-GB")} more</p>`}`}</div></section>`;
 }
@@ -99,7 +99,7 @@ function Days({ name }) {
   const days = useResource(`/v1/calendars/${encodeURIComponent(name)}/days`, undefined, (news) => news.more);
   return html`<${Loaded} of=${days}>${(/** @type {CalendarDays} */ found) => html`<section class="panel"><header><h2>The coming year</h2><span class="muted">${found.items.length.toLocaleString("en-GB")} days are excluded, wholly or in part</span></header><div class="body stack">
       <div class="year">${monthsOf(found.items).map((month) => html`<${Month} month=${month} />`)}</div>
-      <p>${found.jobs === 0 ? "No job uses it." : html`Used by ${found.used_by.map((job, n) => html`${n ? ", " : ""}<a href=${to(`/jobs/${encodeURIComponent(job)}`)}>${job}</a>`)}${found.jobs > found.used_by.length ? ` and ${(found.jobs - found.used_by.length).toLocaleString("en-GB")} more jobs` : ""}.`}</p></div></section>`}</${Loaded}>`;
+      <p>${found.jobs === 0 ? "No job uses it." : html`Used by ${found.used_by.map((job, n) => html`${n ? ", " : ""}<a href=${jobNamed(job)}>${job}</a>`)}${found.jobs > found.used_by.length ? ` and ${(found.jobs - found.used_by.length).toLocaleString("en-GB")} more jobs` : ""}.`}</p></div></section>`}</${Loaded}>`;
 }
 
 const WEEKDAYS = ["Mo", "Tu", "We", "Th", "Fr", "Sa", "Su"];

@@ -6,7 +6,7 @@ import { Command, quoted, say } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
 import { Head, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
-import { go, to } from "../router.js";
+import { go, jobHref } from "../router.js";
 import { Simulated } from "./simulated.js";
 import { bodyOf, commandOf, FIRST, formOf } from "./draft.js";
 
@@ -85,7 +85,7 @@ export function Editor({ job, first, done }) {
         : await send("POST", "/v1/jobs", body);
       say(`${saved.name} saved`);
       done?.();
-      go(to(`/jobs/${encodeURIComponent(saved.name)}`, { tab: "next" }));
+      go(jobHref(saved, { tab: "next" }));
     } catch (problem) {
       if (problem instanceof Problem && problem.status === 412) {
         const theirs = await send("GET", `/v1/jobs/${encodeURIComponent(job.job_id)}`);

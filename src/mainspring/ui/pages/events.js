@@ -6,7 +6,7 @@ import { readWords, Search } from "../parts/lists.js";
 import { Empty, Head, Trouble } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { place, to } from "../router.js";
+import { jobNamed, place, to } from "../router.js";
 
 /** @typedef {import("../records.d.ts").Event} StoredEvent */
 
@@ -17,7 +17,7 @@ const AGAIN_MS = 2_000;
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<${When} at=${it.at} />` },
   { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class="mono">${it.kind}</span>` },
-  { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${to(`/jobs/${encodeURIComponent(it.job)}`)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
+  { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${jobNamed(it.job)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
   { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
   { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];

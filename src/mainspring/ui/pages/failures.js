@@ -6,7 +6,7 @@ import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { Counting, since, Spans, useCounting, When } from "../parts/when.js";
-import { place, runHref, to } from "../router.js";
+import { jobNamed, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { RUN_COLUMNS } from "./runs.js";
@@ -39,7 +39,7 @@ function Story({ group }) {
     <div class="columns first"><section class="panel"><header><h2>What it affects</h2></header><div class="body"><dl class="facts">
         <dt>Runs</dt><dd>${it.count.toLocaleString("en-GB")}</dd><dt>Place</dt><dd class="mono">${it.place || "unknown"}</dd>
         <dt>First</dt><dd><${When} at=${it.first_at} /></dd><dt>Last</dt><dd><${When} at=${it.last_at} /></dd>
-        <dt>Jobs</dt><dd>${it.jobs.length ? it.jobs.map((name, n) => html`${n ? ", " : ""}<a href=${to(`/jobs/${encodeURIComponent(name)}`)}>${name}</a>`) : "–"}</dd>
+        <dt>Jobs</dt><dd>${it.jobs.length ? it.jobs.map((name, n) => html`${n ? ", " : ""}<a href=${jobNamed(name)}>${name}</a>`) : "–"}</dd>
         <dt>Tasks</dt><dd class="mono">${it.tasks.join(", ") || "–"}</dd></dl></div></section>
       <section class="panel"><header><h2>The newest, whole</h2></header><div class="body"><pre class="code" tabindex="0" aria-label="the newest error">${it.sample?.traceback ?? `${it.sample?.type ?? it.type}: ${it.sample?.message ?? it.message}`}</pre></div></section></div>
     <h2 class="below">Runs that failed so</h2>

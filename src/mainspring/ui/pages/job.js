@@ -8,7 +8,7 @@ import { usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
-import { place, runHref, to } from "../router.js";
+import { jobHref, jobNamed, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { Editor } from "./editor.js";
@@ -25,14 +25,14 @@ function Actions({ job, reload }) {
   const toggle = job.state === "paused" ? "resume" : "pause";
   return html`
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, "trigger", reload)}>Trigger</button>
-    <a class="button" href=${to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "edit" })}>Edit</a>
+    <a class="button" href=${jobHref(job, { tab: "edit" })}>Edit</a>
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, toggle, reload)}>${toggle === "pause" ? "Pause" : "Resume"}</button>
     <button class="danger" disabled=${!!write} title=${write} onClick=${() => askForJob(job, "remove", reload)}>Remove</button>`;
 }
 
 /** @param {{ job: any }} given */
 function JobRuns({ job }) {
-  const runs = usePages(`/v1/jobs/${encodeURIComponent(job.name)}/runs`, { limit: 100 }, (news) => news.jobs.has(job.job_id) || news.more);
+  const runs = usePages(`/v1/jobs/${job.job_id}/runs`, { limit: 100 }, (news) => news.jobs.has(job.job_id) || news.more);
   return html`<${Loaded} of=${runs}>${() => runs.rows.length
     ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more} />`
     : html`<${Empty}>It has no runs.</${Empty}>`}</${Loaded}>`;
@@ -40,7 +40,7 @@ function JobRuns({ job }) {
 
 /** @param {{ job: any }} given */
 function Next({ job }) {
-  const times = useResource(`/v1/jobs/${encodeURIComponent(job.name)}/next`, { count: 50 });
+  const times = useResource(`/v1/jobs/${job.job_id}/next`, { count: 50 });
   const columns = [
     { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} job />` },
     { name: "By its own clock", tight: true, cell: (/** @type {any} */ each) => each.local },
@@ -56,7 +56,7 @@ const HOW = { after: "fires after it has ended", dependency: "its runs wait for 
 /** @param {{ title: string, jobs: RelatedJob[] }} given */
 function Related({ title, jobs }) {
   return html`<section class="panel"><header><h2>${title}</h2></header><div class="body">${jobs.length
-    ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${to(`/jobs/${encodeURIComponent(each.name)}`)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
+    ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${jobNamed(each.name)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
         <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted">has not fired</span>`}</span></li>`)}</ul>`
     : html`<p class="muted">None.</p>`}</div></section>`;
 }
@@ -89,7 +89,7 @@ function Edit({ job, done }) {
 
 /** @param {any} job */
 function versionColumns(job) {
-  const back = { name: "", tight: true, cell: (/** @type {any} */ it) => may("jobs:write") && it.after?.trigger && html`<a href=${to(`/jobs/${encodeURIComponent(job.name)}`, { tab: "edit", version: it.number })}>Edit from this</a>` };
+  const back = { name: "", tight: true, cell: (/** @type {any} */ it) => may("jobs:write") && it.after?.trigger && html`<a href=${jobHref(job, { tab: "edit", version: it.number })}>Edit from this</a>` };
   return [...VERSIONS, back];
 }
 

@@ -6,7 +6,7 @@ import { Empty, Head, Loaded } from "../parts/page.js";
 import { SpreadPanel } from "../parts/spread.js";
 import { Table } from "../parts/table.js";
 import { lengthOf, now, Spans, When, zoneOf } from "../parts/when.js";
-import { place, refine, to } from "../router.js";
+import { jobNamed, place, refine, to } from "../router.js";
 import { useResource } from "../state/resource.js";
 
 /** @typedef {import("../records.d.ts").Load} Ahead */
@@ -55,7 +55,7 @@ function Cell({ cell, measure, most, capacity, isChosen, isStop }) {
 }
 
 const COLUMNS = [
-  { name: "Job", cell: (/** @type {LoadJob} */ it) => html`<a href=${to(`/jobs/${encodeURIComponent(it.name)}`)}>${it.name}</a>` },
+  { name: "Job", cell: (/** @type {LoadJob} */ it) => html`<a href=${jobNamed(it.name)}>${it.name}</a>` },
   { name: "Starts", number: true, cell: (/** @type {LoadJob} */ it) => it.starts },
   { name: "First", tight: true, cell: (/** @type {LoadJob} */ it) => html`<${When} at=${it.first} plain />` },
   { name: "Schedule", tight: true, cell: (/** @type {LoadJob} */ it) => html`<span class="muted">${it.movable ? "movable" : "pinned"}</span>` },

@@ -4,7 +4,7 @@ import { length, lookOf } from "../draw/text.js";
 import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Bars, Columns } from "../parts/chart.js";
 import { Counting, now, since, Spans, useCounting, When } from "../parts/when.js";
-import { jobHref, place, runHref, to } from "../router.js";
+import { jobHref, jobNamed, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { useStanding } from "../state/standing.js";
@@ -52,7 +52,7 @@ function Cards({ all }) {
 /** @param {any} cause */
 function hrefOf(cause) {
   if (cause.state === "failed" && cause.run_id) return to(`/runs/${cause.run_id}`);
-  if (cause.job) return to(`/jobs/${encodeURIComponent(cause.job)}`);
+  if (cause.job) return jobNamed(cause.job);
   if (cause.jobs) return to("/jobs", { q: "state:paused" });
   if (cause.queue) return to("/queues");
   return to(cause.kind === "no-leader" ? "/cluster" : "/workers");

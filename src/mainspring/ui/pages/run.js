@@ -9,7 +9,7 @@ import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { length, lookOf, spaced } from "../draw/text.js";
-import { go, place, runHref, to } from "../router.js";
+import { go, jobNamed, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { RUN_COLUMNS, stateOf } from "./runs.js";
@@ -44,7 +44,7 @@ function Why({ run }) {
  * @param {{ cause: any }} given */
 function Named({ cause }) {
   const links = [
-    cause.run_id && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [to(`/jobs/${encodeURIComponent(cause.job)}`), `job ${cause.job}`],
+    cause.run_id && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [jobNamed(cause.job), `job ${cause.job}`],
     cause.queue && [to("/queues"), `queue ${cause.queue}`], cause.gate && [to("/queues"), `gate ${cause.gate}`], cause.workers?.length && [to("/workers"), `${cause.workers.length} workers`],
   ].filter(Boolean);
   return links.map(([href, text]) => html`<a class="nowrap" href=${href}>${text} →</a> `);
@@ -79,7 +79,7 @@ function Relations({ run }) {
 
 /** @param {{ run: any }} given */
 function Facts({ run }) {
-  const job = run.job && html`<a href=${to(`/jobs/${encodeURIComponent(run.job)}`)}>${run.job}</a>`;
+  const job = run.job && html`<a href=${jobNamed(run.job)}>${run.job}</a>`;
   const facts = [
     ["Job", job || "none: submitted directly"], ["Task", html`<span class="mono">${run.task}</span>`], ["Due", html`<${When} at=${run.due_at} />`],
     ["Started", html`<${When} at=${run.started_at} />`], ["Ended", html`<${When} at=${run.finished_at} />`], ["Took", run.duration ? spaced(run.duration) : "–"],

@@ -7,7 +7,7 @@ import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, When } from "../parts/when.js";
-import { place, runHref, to } from "../router.js";
+import { jobNamed, place, runHref, to } from "../router.js";
 import { may, namespace } from "../state/me.js";
 
 const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "region", "key", "submitted_by", "late", "took", "error", "since", "until", "id"];
@@ -15,7 +15,7 @@ const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cance
 
 export const RUN_COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {any} */ run) => html`<a class="id" href=${runHref(run)}>${run.run_id.slice(-8)}</a>` },
-  { name: "Task", cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${to(`/jobs/${encodeURIComponent(run.job)}`)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
+  { name: "Task", cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
   { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
   { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration && spaced(run.duration)) ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },

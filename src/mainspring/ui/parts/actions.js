@@ -1,12 +1,18 @@
 /** What can be done to one job or one run: each asks first, and shows the command that does the same. */
-import { send } from "../api.js";
+import { get, send } from "../api.js";
 import { go, to } from "../router.js";
 import { ask, quoted } from "./dialog.js";
 
+/** How a path names a job: a name with a slash has no room in it.
+ * @param {{ name: string, job_id?: string }} job */
+export async function keyOf(job) {
+  if (job.job_id || !job.name.includes("/")) return encodeURIComponent(job.job_id ?? job.name);
+  return (await get("/v1/jobs", { name: job.name, fields: "row", limit: 1 })).items[0]?.job_id ?? "missing";
+}
+
 /** Trigger, pause, resume or remove one job.
- * @param {{ name: string }} job @param {string} verb @param {() => void} then */
+ * @param {{ name: string, job_id?: string }} job @param {string} verb @param {() => void} then */
 export function askForJob(job, verb, then) {
-  const path = `/v1/jobs/${encodeURIComponent(job.name)}`;
   const texts = /** @type {Record<string, [string, string, string]>} */ ({
     trigger: ["Fire it now", "It fires once, besides its schedule.", "triggered"],
     pause: ["Pause it", "It does not fire until it is resumed. Instants that pass meanwhile are recorded as skipped.", "paused"],
@@ -18,6 +24,7 @@ export function askForJob(job, verb, then) {
     title: `${button}: ${job.name}`, text, button, done, danger: verb === "remove", reason: verb !== "trigger",
     command: (reason) => `mainspring job ${verb} ${quoted(job.name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
+      const path = `/v1/jobs/${await keyOf(job)}`;
       if (verb === "remove") await send("DELETE", `${path}${reason ? `?reason=${encodeURIComponent(reason)}` : ""}`);
       else await send("POST", `${path}/${verb}`, verb !== "trigger" && reason ? { reason } : {});
       verb === "remove" ? go(to("/jobs")) : then();

@@ -1,7 +1,7 @@
 /** All jobs by day or hour: a bad night is one dark column. */
 import { lookOf } from "../draw/text.js";
 import { html, useRef } from "../html.js";
-import { place, to } from "../router.js";
+import { jobNamed, place, to } from "../router.js";
 import { useScrolledToEnd } from "./ledger.js";
 import { usePages } from "./lists.js";
 import { Empty, Loaded } from "./page.js";
@@ -52,6 +52,6 @@ function All({ rows, columns, span }) {
       <thead><tr><td></td>${columns.map((each) => (headOf(each, span) ? html`<th scope="col">${headOf(each, span)}</th>` : html`<td></td>`))}</tr></thead>
       <tbody>${rows.rows.map((/** @type {LedgerRow} */ row) => {
         const cells = at(row);
-        return html`<tr key=${row.job}><th scope="row"><a href=${to(`/jobs/${encodeURIComponent(row.job)}`)}>${row.job}</a></th>${cells.size === 0 ? html`<td class="none muted" colspan=${columns.length}>did not fire in this span</td>` : columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
+        return html`<tr key=${row.job}><th scope="row"><a href=${jobNamed(row.job)}>${row.job}</a></th>${cells.size === 0 ? html`<td class="none muted" colspan=${columns.length}>did not fire in this span</td>` : columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
       })}</tbody></table></div>${rows.more && html`<button class="more plain" onClick=${rows.more}>Show more</button>`}</div></section>`;
 }

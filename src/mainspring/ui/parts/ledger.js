@@ -54,7 +54,7 @@ function textOf(cell) {
 /** Ask what a backfill would do, then ask for it.
  * @param {any} job @param {Firing} firing @param {() => void} then */
 async function askToBackfill(job, firing, then) {
-  const path = `/v1/jobs/${encodeURIComponent(job.name)}/backfill`;
+  const path = `/v1/jobs/${job.job_id}/backfill`;
   const span = { from: firing.fire_at, to: firing.last_at ?? firing.fire_at };
   const dry = await send("POST", path, { ...span, dry_run: true });
   ask({

@@ -23,7 +23,7 @@ export function Trouble({ error, retry }) {
   const title = problem?.title || (problem ? "Refused" : "The server does not answer");
   return html`<div class="problem" role="alert">
     <strong>${title}</strong>
-    <span>${error.message}</span>
+    <span><${Sentence} text=${error.message} /></span>
     ${problem?.remedy && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
     ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
     ${retry && html`<button onClick=${retry}>Try again</button>`}

@@ -2,7 +2,7 @@
 import { get } from "../api.js";
 import { html, mount, signal, useEffect, useRef, useState } from "../html.js";
 import { PLACES } from "../keys.js";
-import { go, to } from "../router.js";
+import { go, jobHref, to } from "../router.js";
 
 /** @typedef {{ text: string, note: string, href: string }} Entry */
 
@@ -15,7 +15,7 @@ async function look(words) {
   const runs = /^[0-9a-z]{4,26}$/i.test(words) ? await get("/v1/runs", { id: words, fields: "row", limit: 5 }).catch(() => ({ items: [] })) : { items: [] };
   return [
     ...found,
-    ...jobs.items.map((/** @type {any} */ job) => ({ text: job.name, note: "job", href: to(`/jobs/${encodeURIComponent(job.name)}`) })),
+    ...jobs.items.map((/** @type {any} */ job) => ({ text: job.name, note: "job", href: jobHref(job) })),
     ...runs.items.map((/** @type {any} */ run) => ({ text: `${run.task} …${run.run_id.slice(-8)}`, note: run.state, href: to(`/runs/${run.run_id}`) })),
   ];
 }

@@ -1,8 +1,9 @@
 /** A proposal that flattens the peak of a load: which jobs to move and why, and applying it, each edit guarded by the job's version. */
 import { Problem, send } from "../api.js";
 import { html, useState } from "../html.js";
-import { to } from "../router.js";
+import { jobNamed, to } from "../router.js";
 import { may } from "../state/me.js";
+import { keyOf } from "./actions.js";
 import { ask, Command } from "./dialog.js";
 import { Trouble } from "./page.js";
 import { Table } from "./table.js";
@@ -16,7 +17,7 @@ const SHOWN = 20;
 const MOST_REFUSALS = 5;
 
 const EDITS = [
-  { name: "Job", cell: (/** @type {Edit} */ it) => html`<a href=${to(`/jobs/${encodeURIComponent(it.job)}`)}>${it.job}</a>` },
+  { name: "Job", cell: (/** @type {Edit} */ it) => html`<a href=${jobNamed(it.job)}>${it.job}</a>` },
   { name: "Now", cell: (/** @type {Edit} */ it) => html`<span class="mono">${it.schedule}</span>` },
   { name: "Then", cell: (/** @type {Edit} */ it) => html`<span class="mono">${it.to}</span>` },
   { name: "Later by", tight: true, number: true, cell: (/** @type {Edit} */ it) => `${it.minutes} m` },
@@ -28,7 +29,7 @@ const EDITS = [
 async function apply(edits) {
   const refused = /** @type {string[]} */ ([]);
   for (const edit of edits) {
-    await send("PATCH", `/v1/jobs/${encodeURIComponent(edit.job)}`, edit.change, { "If-Match": `"${edit.version}"` }).catch((problem) => {
+    await send("PATCH", `/v1/jobs/${await keyOf({ name: edit.job })}`, edit.change, { "If-Match": `"${edit.version}"` }).catch((problem) => {
       if (!(problem instanceof Problem) || problem.status >= 500 || problem.status === 401) throw problem;
       refused.push(`${edit.job}: ${problem.message}`);
     });
