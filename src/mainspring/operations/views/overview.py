@@ -5,15 +5,16 @@ Everything is read by an index and up to a bound, so the answer costs the same a
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
 from mainspring.core.answers import PausedQueue
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY
 from mainspring.core.load.leadership import LEASE
-from mainspring.core.model import Firing, Job, TermRecord
+from mainspring.core.model import Firing, Job, Run, TermRecord
 from mainspring.core.runs.why import Crowd
 from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
 from mainspring.operations.context import Context
@@ -50,31 +51,54 @@ class Overview:
 
     async def show(self) -> overview_records.Overview:
         """How the namespace stands now."""
-        store, namespace = await self._context.open(), self._context.namespace
-        crowd, leader = await look_around(self._context, namespace), await self._leader(store)
-        backlog = [each for each in await store.backlog(MOST_COUNTED) if each.namespace == namespace and each.count]
-        missed = await store.missed_firings(namespace, store.now() - DAY, MOST_COUNTED)
-        paused = await store.ordered_jobs(namespace, "paused", limit=MOST_LOOKED_AT)
-        troubled = await self._troubled_jobs(store, missed)
+        store = await self._context.open()
+        # Four questions at a time: one after the other, the answer takes as long as all of them together.
+        (
+            (crowd, leader, is_led),
+            (missed, troubled),
+            counted,
+            (backlog, queues, paused, running, upcoming),
+        ) = await asyncio.gather(
+            self._leadership(store), self._trouble(store), self._counted(store), self._waiting(store)
+        )
         attention = [
-            *_cluster_troubles(crowd, led=leader is not None or await self._is_led_by_all(store)),
+            *_cluster_troubles(crowd, led=is_led),
             *_unserved_queues(backlog, crowd),
-            *(_paused_queue(each) for each in await store.paused_queues(namespace)),
+            *(_paused_queue(each) for each in queues),
             *troubled,
             *(_paused(job) for job in paused),
         ]
-        running = await store.list_runs(RunFilter(namespace, (RUNNING,), limit=MOST_SHOWN))
-        upcoming = await store.ordered_jobs(namespace, "next", limit=MOST_SHOWN)
         read = self._context.read
         return overview_records.Overview(
             at=moment(store.now()),
             leader=leader,
             workers=_workers(crowd),
-            counts=await self._counts(store, backlog, missed),
+            counts=_counts(counted, backlog, missed),
             oldest_due=moment_or_none(min((each.oldest_at for each in backlog), default=None)),
             attention=sorted(attention, key=lambda each: _STRENGTH.index(each.kind)),
             running=[run_row(run, read) for run in running],
             next=[job_row(job, read) for job in upcoming],
+        )
+
+    async def _leadership(self, store: Store) -> tuple[Crowd, overview_records.Leader | None, bool]:
+        """The workers, the leader, and whether firings are planned at all."""
+        crowd, leader = await look_around(self._context, self._context.namespace), await self._leader(store)
+        return crowd, leader, leader is not None or await self._is_led_by_all(store)
+
+    async def _trouble(self, store: Store) -> tuple[Missed, Sequence[overview_records.Attention]]:
+        """The instants that were missed in the last day, and the jobs that are in trouble."""
+        missed = await store.missed_firings(self._context.namespace, store.now() - DAY, MOST_COUNTED)
+        return missed, await self._troubled_jobs(store, missed)
+
+    async def _waiting(self, store: Store) -> tuple[list[Backlog], list[PausedQueue], list[Job], list[Run], list[Job]]:
+        """What is due, which queues and jobs are paused, what runs, and what comes next."""
+        namespace = self._context.namespace
+        return (
+            [each for each in await store.backlog(MOST_COUNTED) if each.namespace == namespace and each.count],
+            await store.paused_queues(namespace),
+            await store.ordered_jobs(namespace, "paused", limit=MOST_LOOKED_AT),
+            await store.list_runs(RunFilter(namespace, (RUNNING,), limit=MOST_SHOWN)),
+            await store.ordered_jobs(namespace, "next", limit=MOST_SHOWN),
         )
 
     async def _leader(self, store: Store) -> overview_records.Leader | None:
@@ -89,21 +113,15 @@ class Overview:
         """Whether nodes plan without a leader."""
         return any(node.is_alive(store.now()) and node.coordination != "leader" for node in await store.nodes())
 
-    async def _counts(self, store: Store, backlog: Sequence[Backlog], missed: Missed) -> overview_records.RunCounts:
-        namespace, since = self._context.namespace, encode_time(store.now() - DAY)
+    async def _counted(self, store: Store) -> dict[State, int]:
+        """Runs by state: unfinished ones, and those that ended in the last day."""
+        since = {SUCCEEDED: encode_time(store.now() - DAY), FAILED: encode_time(store.now() - DAY)}
 
-        async def count(*states: State, since: str | None = None) -> int:
-            return await store.count_matching(RunFilter(namespace, states, limit=MOST_COUNTED, since=since))
+        async def count(state: State) -> int:
+            where = RunFilter(self._context.namespace, (state,), limit=MOST_COUNTED, since=since.get(state))
+            return await store.count_matching(where)
 
-        due = min(sum(each.count for each in backlog), MOST_COUNTED)
-        return overview_records.RunCounts(
-            due=due,
-            blocked=await count(BLOCKED),
-            later=max(await count(PENDING) - due, 0),
-            succeeded=await count(SUCCEEDED, since=since),
-            failed=await count(FAILED, since=since),
-            missed=min(sum(max(each.count, 1) for _, each in missed), MOST_COUNTED),
-        )
+        return {state: await count(state) for state in (BLOCKED, PENDING, SUCCEEDED, FAILED)}
 
     async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[overview_records.Attention]:
         """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day; and
@@ -122,6 +140,18 @@ class Overview:
             for job_id, rows in ledgers.items()
         )
         return [each for each in found if each is not None]
+
+
+def _counts(counted: Mapping[State, int], backlog: Sequence[Backlog], missed: Missed) -> overview_records.RunCounts:
+    due = min(sum(each.count for each in backlog), MOST_COUNTED)
+    return overview_records.RunCounts(
+        due=due,
+        blocked=counted[BLOCKED],
+        later=max(counted[PENDING] - due, 0),
+        succeeded=counted[SUCCEEDED],
+        failed=counted[FAILED],
+        missed=min(sum(max(each.count, 1) for _, each in missed), MOST_COUNTED),
+    )
 
 
 def _is_of_scheduler(term: TermRecord) -> bool:
