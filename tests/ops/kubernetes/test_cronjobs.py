@@ -153,6 +153,14 @@ def test_options_of_runs_without_a_counterpart_are_named() -> None:
     }
 
 
+def test_the_waits_between_no_retries_are_no_loss() -> None:
+    policy = JobPolicy(keep_succeeded=3, keep_failed=1)
+    for retries, lost in ((0, []), (1, ["retry"])):
+        options = RunOptions(retry=Retry(retries, delay="1m"))
+        job = Job("", "j", "container", CronTrigger("@daily"), args='{"image": "i"}', policy=policy, options=options)
+        assert [each.partition(":")[0] for each in write_cronjob(job).lost] == lost
+
+
 def test_every_option_is_written_or_named() -> None:
     written = {
         "overlap", "start_deadline", "keep_succeeded", "keep_failed", "completions", "parallelism", "timeout",

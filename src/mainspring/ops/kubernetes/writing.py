@@ -93,7 +93,7 @@ def _write_attempts(job: Job, pod: Manifest, lost: list[str]) -> Manifest:
         work |= {"completionMode": "Indexed", "backoffLimitPerIndex": options.retry.retries}
     else:
         work["backoffLimit"] = options.retry.retries
-    if options.retry != kubernetes_retry(options.retry.retries):
+    if options.retry.retries and options.retry != kubernetes_retry(options.retry.retries):
         lost.append("retry: Kubernetes waits 10 s, doubling to 6 min, whatever the error")
     if options.timeout is not None:
         seconds = _seconds("timeout", options.timeout, lost)
