@@ -6,7 +6,9 @@ from mainspring.conformance.store.samples import (
     a_job,
     a_run,
     a_worker,
+    failure,
     fire,
+    fire_due,
     new_events,
     options,
     register,
@@ -18,7 +20,7 @@ from mainspring.conformance.store.samples import (
 )
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import JobPolicy, RunOptions, Worker
-from mainspring.core.schedules.triggers import EveryTrigger
+from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -88,3 +90,23 @@ class RegionSuite:
         await store.report([success(claim) for claim in await take(store, EU)])
         rows = {(row.fire_at, row.region): row.outcome for row in await store.list_firings(job.id, limit=10)}
         assert (rows[first, "asia"], rows[first, "eu"], rows[second, "eu"]) == ("succeeded",) * 3
+
+    async def test_a_firing_has_the_outcome_of_all_its_regions(self, store: Store, clock: ManualClock) -> None:
+        policy = JobPolicy(regions=("asia", "eu"))
+        words = RunOptions(region_failover=SECOND)
+        await store.create_job(a_job(clock, "fan", EveryTrigger(HOUR), policy=policy, options=words))
+        then = await store.create_job(a_job(clock, "then", AfterTrigger(("fan",))))
+        for end, outcome in ((success, "fired"), (failure, "skipped")):
+            clock.advance(HOUR)
+            await fire(store, clock, "fan")
+            await store.report([success(await take_one(store, EU))])
+            await fire_due(store, clock)
+            known = len(await store.list_firings(then.id))
+            clock.advance(SECOND)
+            await live(store, clock, EU)
+            assert (await store.recover(HOUR, 100)).moved == 1
+            await store.report([end(claim) for claim in await take(store, EU)])
+            await fire_due(store, clock)
+            rows = await store.list_firings(then.id)
+            assert (len(rows) - known, rows[0].outcome) == (1, outcome)
+            await store.report([success(claim) for claim in await take(store)])
