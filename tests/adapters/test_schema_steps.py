@@ -1,4 +1,5 @@
-"""A database of every earlier schema, with data in it, is upgraded, answers as before, and goes on working.
+"""A database of every earlier schema, with data in it, is upgraded, answers as before, and goes on working. So does the
+restored backup of one.
 
 The newest program fills a store. Its rows are copied into the schema of each version, as far as that has their tables
 and columns; then the newest program opens it.
@@ -12,15 +13,20 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import asyncpg
 from postgres_server import Servers, create_database, drop_database, in_database
 
 from mainspring import Mainspring, Retry, after, cron, manual
+from mainspring.clock import SystemClock
 from mainspring.core.model import Report, Worker
 from mainspring.core.states import SUCCEEDED
+from mainspring.ops.backup import backups
+from mainspring.settings import Settings
 from mainspring.stores.sql import Migration, load_migrations
 from mainspring.stores.sqlite.file.connection import APPLICATION_ID, split_statements
+from mainspring.wiring import database_status
 
 BOUND_S = 60
 CLAIM_US = 60_000_000
@@ -106,8 +112,11 @@ async def check(url: str, wanted: Answers, old: str) -> None:
         await go_on(app, old)
 
 
-async def walk(url: str, steps: int, age: Callable[[int], Awaitable[str]]) -> None:
-    """Fill a store, and check one of each age. `age` makes a store of an earlier version, and gives its URL."""
+async def walk(
+    url: str, steps: int, age: Callable[[int], Awaitable[str]], restore: Callable[[str], Awaitable[str]]
+) -> None:
+    """Fill a store, and check one of each age. `age` makes a store of an earlier version, `restore` one of a backup of
+    it; both give its URL."""
     async with Mainspring(url, name="steps") as app:
         await fill(app)
         wanted = await ask(app)
@@ -118,6 +127,24 @@ async def walk(url: str, steps: int, age: Callable[[int], Awaitable[str]]) -> No
         except Exception as error:
             error.add_note(f"upgraded from version {version}")
             raise
+    for version in (1, steps // 3, 2 * steps // 3, steps - 1):
+        try:
+            await check(await restore(await age(version)), wanted, old)
+        except Exception as error:
+            error.add_note(f"restored from a backup of version {version}")
+            raise
+
+
+def move(url: str, target: str, folder: Path) -> None:
+    """Back a store up as it is, and restore it elsewhere; nothing ran in between."""
+    made = backups.create(Settings(store=url), folder, SystemClock())
+    assert read_version(url) == max(made.migrations)  # A backup changes nothing.
+    backups.restore(folder / made.name, Settings(store=target), SystemClock(), moved=True)
+
+
+def read_version(url: str) -> int:
+    """The version of the schema of a store."""
+    return database_status(Settings(store=url)).version
 
 
 def older(dialect: str, version: int) -> list[Migration]:
@@ -139,7 +166,7 @@ async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> No
     newest = tmp_path / "newest.db"
 
     async def age(version: int) -> str:
-        file = tmp_path / f"{version}.db"
+        file = tmp_path / f"{version}-{uuid4().hex}.db"
         with closing(sqlite3.connect(newest)) as source, closing(sqlite3.connect(file)) as target:
             make_sqlite(target, version)
             names = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
@@ -157,7 +184,12 @@ async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> No
             target.commit()
         return f"sqlite:///{file}"
 
-    await walk(f"sqlite:///{newest}", len(load_migrations("sqlite")), age)
+    async def restore(url: str) -> str:
+        target = f"{url}.restored"
+        await asyncio.to_thread(move, url, target, tmp_path / "backups")
+        return target
+
+    await walk(f"sqlite:///{newest}", len(load_migrations("sqlite")), age, restore)
 
 
 def make_sqlite(connection: sqlite3.Connection, version: int) -> None:
@@ -193,9 +225,11 @@ WHERE c.relnamespace = 'mainspring'::regnamespace AND a.attidentity <> '' AND NO
 """
 
 
-async def test_a_database_of_every_earlier_version_is_upgraded(servers: Servers, new_database: str) -> None:
-    name = await create_database(servers.direct)
-    aged = in_database(servers.direct, name)
+async def test_a_database_of_every_earlier_version_is_upgraded(
+    servers: Servers, new_database: str, tmp_path: Path
+) -> None:
+    name, other = await create_database(servers.direct), await create_database(servers.direct)
+    aged, restored = in_database(servers.direct, name), in_database(servers.direct, other)
     source, target = await asyncpg.connect(new_database), await asyncpg.connect(aged)
 
     async def age(version: int) -> str:
@@ -217,12 +251,20 @@ async def test_a_database_of_every_earlier_version_is_upgraded(servers: Servers,
         await target.execute("SET session_replication_role = DEFAULT")
         return aged
 
+    async def restore(url: str) -> str:
+        connection = await asyncpg.connect(restored)
+        await connection.execute("DROP SCHEMA IF EXISTS mainspring CASCADE")
+        await connection.close()
+        await asyncio.to_thread(move, url, restored, tmp_path)
+        return restored
+
     try:
-        await walk(new_database, len(load_migrations("postgres")), age)
+        await walk(new_database, len(load_migrations("postgres")), age, restore)
     finally:
         await source.close()
         await target.close()
         await drop_database(servers.direct, name)
+        await drop_database(servers.direct, other)
 
 
 async def make_postgres(connection: Any, version: int) -> None:

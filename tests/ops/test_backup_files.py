@@ -193,6 +193,8 @@ def test_retention_keeps_the_newest_of_each_hour_and_day(taken_at: list[int], ho
 def test_prune_removes_what_retention_does_not_keep(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'a.db'}"
     fill(url, 1)
+    fill(other_url := f"sqlite:///{tmp_path / 'other.db'}", 1)
+    kept = make(other_url, tmp_path / "backups").name  # The older backups of one store are not those of another.
     names = [make(url, tmp_path / "backups").name for _ in range(3)]
     folder, now = tmp_path / "backups", SystemClock().now()
     for other in ("20200101T000000.000000Z.partial", f"{backup_name(now)}.partial", "2019.partial", "notes"):
@@ -201,6 +203,6 @@ def test_prune_removes_what_retention_does_not_keep(tmp_path: Path) -> None:
     assert backups.prune(folder, 0, 0, now, dry_run=True) == removed
     assert backups.prune(folder, 0, 0, now) == removed
     found, broken = backups.list_backups(folder)
-    assert [each.name for each in found] == names[2:]
+    assert [each.name for each in found] == [names[2], kept]
     assert {each.name for each in broken} == {f"{backup_name(now)}.partial", "2019.partial", "notes"}
     assert [each.name for each in backups.newer_broken(folder / names[2])] == [f"{backup_name(now)}.partial"]

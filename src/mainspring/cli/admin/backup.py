@@ -146,7 +146,9 @@ def restore(session: Session, name: str | None, folder: Path, moved: bool) -> No
 
 def _draw_settled(screen: Screen, where: str, manifest: Manifest, settled: Settled, took_s: float) -> None:
     rows = sum(manifest.rows.values())
-    screen.line(f"Restored {manifest.name} to {where}: {rows:,} rows, all digests good, {took_s:.1f} s.")
+    screen.line(
+        f"Restored {manifest.name} of {manifest.store} to {where}: {rows:,} rows, all digests good, {took_s:.1f} s."
+    )
     if settled.jobs:
         jobs = "1 job was" if settled.jobs == 1 else f"{settled.jobs:,} jobs were"
         screen.line(f"{jobs} due since the backup: those instants are skipped.")

@@ -145,11 +145,13 @@ def restore(
 
 
 def prune(folder: Path, hourly: int, daily: int, now: Instant, *, dry_run: bool = False) -> list[str]:
-    """Remove the backups that the retention does not keep, and what interrupted ones left a day ago; their names.
-    Damaged ones and others' folders stay."""
+    """Remove the backups that the retention does not keep, of each store by itself, and what interrupted ones left a
+    day ago; their names. Damaged ones and others' folders stay."""
     found, broken = list_backups(folder)
-    backups = {each.taken_at: each.name for each in found}
-    removed = [backups[each] for each in surplus(list(backups), hourly, daily)]
+    removed = list[str]()
+    for store in dict.fromkeys(each.store for each in found):
+        backups = {each.taken_at: each.name for each in found if each.store == store}
+        removed += [backups[each] for each in surplus(list(backups), hourly, daily)]
     long_ago = backup_name(now - ABANDONED)
     left = [each.name for each in broken if each.name.endswith(UNFINISHED) and (began_at(each.name) or "~") < long_ago]
     for each in removed if not dry_run else ():
