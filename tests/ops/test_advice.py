@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 
 import pytest
@@ -107,6 +108,31 @@ def test_the_command_reads_the_running_system(cli: Terminal) -> None:
     assert (situation["runs_per_day"], situation["priorities"], situation["complex_schedules"]) == (2, True, False)
     cli("job", "add", "last-day", "--cron", "0 0 L * *", "--command", "true")
     assert cli("advise", "--measured", "--json").json["situation"]["complex_schedules"]
+
+
+def test_the_settings_of_the_running_system_say_what_is_there_and_how_late_runs_may_start(
+    cli: Terminal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("db", "migrate")
+    monkeypatch.setenv("MAINSPRING_BROKER", "amqp://me@127.0.0.1:1/")
+    monkeypatch.setenv("MAINSPRING_LEASE", "etcd://127.0.0.1:1")
+    monkeypatch.setenv("MAINSPRING_SERVICE_LEVELS", "1=1m,2=500ms")
+    situation = cli("advise", "--measured", "--have", "kafka", "--json").json["situation"]
+    assert (situation["have"], situation["latency_ms"]) == (["kafka", "rabbitmq", "etcd"], 500)
+    assert cli("advise", "--measured", "--latency", "2s", "--json").json["situation"]["latency_ms"] == 2_000
+
+
+def test_the_command_asks_for_what_the_flags_do_not_say(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mainspring.cli.admin.advise.is_attended", lambda: True)
+    answers = "500000\n4\nsoon\n800ms\ny\nn\nKafka\nkafka redis\n"
+    monkeypatch.setattr("sys.stdin", io.StringIO(answers))
+    situation = cli("advise", "--json").json["situation"]
+    assert (situation["runs_per_day"], situation["instances"], situation["latency_ms"]) == (500_000, 4, 800)
+    assert (situation["complex_schedules"], situation["priorities"]) == (True, False)
+    assert situation["have"] == ["redis", "kafka"]  # What is none of them was asked for again.
+    monkeypatch.setattr("sys.stdin", io.StringIO("5\n"))
+    words = ("--instances", "1", "--latency", "1s", "--complex", "--priorities", "--have", "redis", "--json")
+    assert cli("advise", *words).json["situation"]["runs_per_day"] == 5
 
 
 def test_the_command_asks_nothing_without_a_terminal(cli: Terminal) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 
 import click
@@ -13,12 +14,29 @@ from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session, is_attended
 from mainspring.core.instants import MILLISECOND, SECOND, parse_duration, to_datetime
+from mainspring.errors import InvalidInput
 from mainspring.operations import records
 from mainspring.ops.advice.advise import DAY_S, INFRASTRUCTURE, TREE, Advice, Infrastructure, Situation, advise
 from mainspring.ops.advice.matrices import APPROACHES, ELECTORS, QUESTIONS, QUEUES
 
 MEASURED_RUNS = 10_000
 """This many of the newest runs say how many there are in a day, and how long they take."""
+LATENCY = "1m"
+_SERVERS: Mapping[str, Infrastructure] = {
+    "postgresql": "postgres",
+    "postgres": "postgres",
+    "redis": "redis",
+    "rediss": "redis",
+    "redlock": "redis",
+    "amqp": "rabbitmq",
+    "amqps": "rabbitmq",
+    "kafka": "kafka",
+    "sqs": "aws",
+    "etcd": "etcd",
+    "zookeeper": "zookeeper",
+    "kubernetes": "kubernetes",
+}
+"""What the scheme of a URL says about the servers that are there."""
 _COMPLEX = re.compile(r"(^|[\s,])L|\dL\b|\d*W\b|#")
 """What a plain cron expression does not have: last days, nearest weekdays, the second Friday."""
 
@@ -33,7 +51,7 @@ class Answer(msgspec.Struct, frozen=True):
 @click.command("advise", cls=Errand)
 @click.option("--runs-per-day", type=click.IntRange(0), metavar="N", help="How many runs there are in a day.")
 @click.option("--instances", type=click.IntRange(1), metavar="N", help="How many machines or pods take part.")
-@click.option("--latency", default="1m", show_default=True, metavar="DURATION", help="How late a run may start.")
+@click.option("--latency", metavar="DURATION", help="How late a run may start.  [default: 1m]")
 @click.option("--run-time", metavar="DURATION", help="How long a run takes.  [default: 1s]")
 @click.option("--peak", type=click.FloatRange(1), default=10, show_default=True, help="Busiest rate over the mean.")
 @click.option("--complex", "complicated", is_flag=True, help="Schedules use calendars, L, W, # or follow each other.")
@@ -47,7 +65,7 @@ def advise_command(
     session: Session,
     runs_per_day: int | None,
     instances: int | None,
-    latency: str,
+    latency: str | None,
     run_time: str | None,
     peak: float,
     complicated: bool,
@@ -79,7 +97,7 @@ def advise_command(
     situation = Situation(
         runs_per_day=runs_per_day or 0,
         instances=instances or 1,
-        latency_ms=parse_duration(latency, "latency") // MILLISECOND,
+        latency_ms=parse_duration(latency or LATENCY, "latency") // MILLISECOND,
         run_s=parse_duration(run_time or "1s", "run-time") / SECOND,
         peak=peak,
         complex_schedules=complicated,
@@ -89,33 +107,64 @@ def advise_command(
     )
     if measured:
         seen = with_scheduler(session, lambda scheduler: _measure(scheduler, situation))
-        given = {"runs_per_day": runs_per_day, "instances": instances, "run_s": run_time and situation.run_s}
+        given = {
+            "runs_per_day": runs_per_day,
+            "instances": instances,
+            "latency_ms": latency and situation.latency_ms,
+            "run_s": run_time and situation.run_s,
+        }
         situation = msgspec.structs.replace(seen, **{key: value for key, value in given.items() if value is not None})
     elif runs_per_day is None:
-        situation = _ask(situation, instances)
+        situation = _ask(situation, instances, latency)
     answer = Answer(situation, advise(situation))
     screen.answer(answer, lambda: _draw(screen, answer))
 
 
-def _ask(situation: Situation, instances: int | None) -> Situation:
-    """Ask for what decides most."""
+def _ask(situation: Situation, instances: int | None, latency: str | None) -> Situation:
+    """Ask for what the command line does not say."""
     if not is_attended():
         raise click.UsageError("Say how many runs there are with --runs-per-day, or read it with --measured.")
     return msgspec.structs.replace(
         situation,
         runs_per_day=click.prompt("How many runs are there in a day?", type=click.IntRange(0), err=True),
         instances=instances or click.prompt("On how many machines?", type=click.IntRange(1), default=1, err=True),
-    )
+        latency_ms=situation.latency_ms
+        if latency
+        else click.prompt("How late may a run start?", default=LATENCY, value_proc=_read_latency, err=True),
+        complex_schedules=situation.complex_schedules
+        or click.confirm("Do schedules use calendars, L, W or #, or follow each other?", err=True),
+        priorities=situation.priorities or click.confirm("Do some runs go before others?", err=True),
+        have=situation.have
+        or click.prompt(f"What is there already, of {', '.join(INFRASTRUCTURE)}?", default="", show_default=False,
+                        value_proc=_read_infrastructure, err=True),
+    )  # fmt: skip
+
+
+def _read_latency(text: str) -> int:
+    try:
+        return parse_duration(text, "latency") // MILLISECOND
+    except InvalidInput as error:
+        raise click.UsageError(str(error)) from None
+
+
+def _read_infrastructure(text: str) -> tuple[Infrastructure, ...]:
+    words = text.replace(",", " ").split()
+    for word in words:
+        if word not in INFRASTRUCTURE:
+            raise click.UsageError(f"'{word}' is none of {', '.join(INFRASTRUCTURE)}; leave it empty if there is none.")
+    return tuple(each for each in INFRASTRUCTURE if each in words)
 
 
 async def _measure(scheduler: Backend, situation: Situation) -> Situation:
-    """What the running system does: a day's runs, how long they take, its hosts, the words of its schedules."""
+    """What the running system does: a day's runs, how long they take, its hosts, the words of its schedules. Its
+    settings say which servers are there, and what its shortest service level is."""
     now = to_datetime(scheduler.now())
     found = scheduler.runs.list(since=now - timedelta(days=1), limit=MEASURED_RUNS)
     runs = [run async for run in found]
     length_s = (now - min(run.created_at for run in runs)).total_seconds() if len(runs) == MEASURED_RUNS else DAY_S
     took = [(run.finished_at - run.started_at).total_seconds() for run in runs if run.started_at and run.finished_at]
     workers = [each for each in await scheduler.workers.list() if each.state in ("active", "draining")]
+    settings = {each.name: each.value for each in (await scheduler.settings()).items}
     complicated = [job.name async for job in scheduler.jobs.list() if _is_complex(job)]
     return msgspec.structs.replace(
         situation,
@@ -124,12 +173,28 @@ async def _measure(scheduler: Backend, situation: Situation) -> Situation:
         run_s=sum(took) / len(took) if took else situation.run_s,
         complex_schedules=situation.complex_schedules or bool(complicated),
         priorities=situation.priorities or len({run.priority for run in runs}) > 1,
+        latency_ms=_service_level_ms(settings.get("service_levels", "")) or situation.latency_ms,
+        have=_infrastructure(settings, situation.have),
     )
+
+
+def _service_level_ms(levels: str) -> int | None:
+    """The shortest of service levels as they are written: 1=1m,2=5m."""
+    durations = [parse_duration(level.partition("=")[2], "service_levels") for level in levels.split(",") if level]
+    return min(durations) // MILLISECOND if durations else None
+
+
+def _infrastructure(settings: Mapping[str, str], given: Sequence[Infrastructure]) -> tuple[Infrastructure, ...]:
+    """What is there: what was given, and the servers that settings name by their URLs."""
+    urls = [settings.get(name) or "" for name in ("store", "broker", "cache", "lease", "sink")]
+    found = {_SERVERS.get(url.partition("://")[0]) for each in urls for url in each.split()}
+    return tuple(each for each in INFRASTRUCTURE if each in given or each in found)
 
 
 def _is_complex(job: records.Job) -> bool:
     """Whether a job asks for more than a plain cron expression or interval."""
-    return "after" in job.trigger or bool(_COMPLEX.search(str(job.trigger.get("cron", ""))))
+    waits = job.policy.get("calendars") or job.policy.get("dependencies")
+    return bool(waits) or "after" in job.trigger or bool(_COMPLEX.search(str(job.trigger.get("cron", ""))))
 
 
 def _draw(screen: Screen, answer: Answer) -> None:
