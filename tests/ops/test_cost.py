@@ -151,6 +151,21 @@ def test_the_command_charges_what_ran_by_tag(cli: Terminal, tmp_path: Path) -> N
     assert "billing" in shown
 
 
+def test_rows_and_bytes_of_the_store_are_priced(cli: Terminal, tmp_path: Path) -> None:
+    prices = '[components.disk]\nunit = "gigabyte_month"\nprice = 100000\n[components.rows]\nunit = "million_rows"\n'
+    (tmp_path / "prices.toml").write_text(f"{prices}price = 1000000\n")
+    for _ in range(3):
+        cli("run", "submit", "--command", "true")
+    answer = json.loads(cli("cost", "--prices", "prices.toml", "--json").out)
+    size = cli("db", "status", "--json").json["size"]
+    assert (answer["usage"]["rows"], answer["usage"]["bytes"]) == (3, size)
+    amounts = {item["component"]: Decimal(item["amount"]) for item in answer["bill"]["items"]}
+    assert amounts == {"rows": Decimal("3.00"), "disk": (Decimal(size) / 10_000).quantize(Decimal("0.01"))}
+    refused = cli("cost", "--prices", "prices.toml", "--server", "http://127.0.0.1:9")
+    assert refused.code == 2
+    assert "--store" in refused.err
+
+
 def test_the_worked_example_needs_no_database(cli: Terminal) -> None:
     answer = json.loads(cli("cost", "--reference", "--json").out)
     assert answer["bill"]["total"] == "2475182.00"

@@ -6,16 +6,17 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import click
 import msgspec
 
 from mainspring.cli.lazy import Errand
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, is_served, open_app, with_app, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration, to_datetime
+from mainspring.errors import InvalidInput
 from mainspring.operations import records
 from mainspring.ops.cost.bill import (
     HOURS_PER_MONTH,
@@ -31,6 +32,8 @@ from mainspring.ops.cost.bill import (
 )
 from mainspring.ops.cost.prices import DEFAULT_PRICES, PriceList, read_prices
 from mainspring.ops.cost.reference import Finding, findings, reference_bill, reference_savings
+from mainspring.sdk.app import Mainspring
+from mainspring.wiring import database_status
 
 By = Literal["tag", "queue", "task", "job"]
 _NAMES: dict[By, Callable[[records.Run], tuple[str, ...]]] = {
@@ -39,6 +42,16 @@ _NAMES: dict[By, Callable[[records.Run], tuple[str, ...]]] = {
     "task": lambda run: (run.task,),
     "job": lambda run: () if run.job is None else (run.job,),
 }
+
+
+class Kept(NamedTuple):
+    """What the store keeps: runs of the namespace, and bytes of all."""
+
+    rows: int = 0
+    bytes: int = 0
+
+
+NOTHING = Kept()
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -89,7 +102,7 @@ def cost(
     \b
     A file of prices has a table per component, in dollars by unit, and one per saving:
       [components.workers]
-      unit = "worker_hour"  # or busy_hour, cpu_hour, million_runs, scheduler_month, month
+      unit = "worker_hour"  # or busy_hour, cpu_hour, million_runs, scheduler_month, million_rows, gigabyte_month, month
       price = 0.096
       [savings.spot]
       component = "workers"
@@ -104,18 +117,36 @@ def cost(
     since_s = parse_duration(since, "since") / SECOND
     start = datetime.now(UTC) - timedelta(seconds=since_s)
     cpu = Decimal(0) if prometheus is None else _cpu_share(prometheus, since_s)
+    kept = _look_at_store(session, chosen)
 
     async def look(scheduler: Backend) -> Report:
         found = scheduler.runs.list(states=("succeeded", "failed", "cancelled"), since=start, limit=limit)
         runs = [run async for run in found]
         now = to_datetime(scheduler.now())
         begin = min((run.created_at for run in runs), default=start) if len(runs) == limit else start
-        return measure(runs, await scheduler.workers.list(), max(begin, start), now, chosen, schedulers, by, cpu)
+        workers = await scheduler.workers.list()
+        return measure(runs, workers, max(begin, start), now, chosen, schedulers, by, cpu, kept)
 
     report = with_scheduler(session, look)
     screen.answer(report, lambda: _draw(screen, report, by, cut=report.measured_runs == limit))
     if prices is None:
         screen.hint("These prices fit a fleet of 3 billion runs a month: name your own with --prices (see --help).")
+
+
+def _look_at_store(session: Session, chosen: PriceList) -> Kept:
+    """How many runs the store keeps, and its size. A server does not say: it is asked for neither."""
+    app = open_app(session)
+    if is_served(session, app):
+        for each in chosen.prices:
+            if each.unit in ("million_rows", "gigabyte_month"):
+                problem = f"prices {each.component} by {each.unit}, which a server does not say"
+                raise InvalidInput("prices", each.component, problem, "name the database itself with --store")
+        return NOTHING
+
+    async def count(app: Mainspring) -> int:
+        return sum((await (await app.open()).count_runs(app.settings.namespace)).values())
+
+    return Kept(with_app(session, count, app=app), database_status(app.settings).size)
 
 
 def _cpu_share(url: str, since_s: float) -> Decimal:
@@ -151,6 +182,7 @@ def measure(
     schedulers: int,
     by: By,
     cpu: Decimal = Decimal(0),
+    kept: Kept = NOTHING,
 ) -> Report:
     """Scale what was measured to a month, and price it. `cpu` is the number of processors that are in use."""
     length_s = max((now - begin).total_seconds(), 1.0)
@@ -163,6 +195,8 @@ def measure(
         worker_hours=Decimal(str(alive_s)) / 3600 * scale,
         cpu_hours=cpu * HOURS_PER_MONTH,
         schedulers=schedulers,
+        rows=kept.rows,
+        bytes=kept.bytes,
     )
     bill = price(chosen.prices, usage)
     shares = charge(bill, chosen.prices, measured, scale)

@@ -5,14 +5,25 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import ROUND_HALF_UP, Decimal
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-Unit = Literal["million_runs", "worker_hour", "busy_hour", "cpu_hour", "scheduler_month", "month"]
+Unit = Literal[
+    "million_runs",
+    "worker_hour",
+    "busy_hour",
+    "cpu_hour",
+    "scheduler_month",
+    "million_rows",
+    "gigabyte_month",
+    "month",
+]
 """What a price is for: a million runs, an hour of a worker process, an hour of executing runs, an hour of CPU time, a
-scheduler for a month, or a month of the component whatever it does."""
-UNITS: tuple[Unit, ...] = ("million_runs", "worker_hour", "busy_hour", "cpu_hour", "scheduler_month", "month")
+scheduler for a month, a million runs that the store keeps, a gigabyte of the store for a month, or a month of the
+component whatever it does."""
+UNITS: tuple[Unit, ...] = get_args(Unit)
+GIGABYTE = 1_000_000_000
 
 HOURS_PER_MONTH = 720
 """A month has 30 days everywhere on this page."""
@@ -45,6 +56,10 @@ class Usage(msgspec.Struct, frozen=True):
     worker_hours: Decimal = Decimal(0)
     cpu_hours: Decimal = Decimal(0)
     schedulers: int = 1
+    rows: int = 0
+    """Runs that the store keeps."""
+    bytes: int = 0
+    """The size of the store."""
 
     def of(self, unit: Unit) -> Decimal:
         """How many of these units the month has."""
@@ -54,6 +69,8 @@ class Usage(msgspec.Struct, frozen=True):
             "busy_hour": self.busy_hours,
             "cpu_hour": self.cpu_hours,
             "scheduler_month": Decimal(self.schedulers),
+            "million_rows": Decimal(self.rows) / 1_000_000,
+            "gigabyte_month": Decimal(self.bytes) / GIGABYTE,
             "month": Decimal(1),
         }
         return amounts[unit]
