@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -12,12 +13,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import msgspec
+import pytest
 
+from mainspring import Mainspring
 from mainspring.core.instants import DAY
+from mainspring.errors import MainspringError
 from mainspring.ops.drill.archive import due, keep, kept
 from mainspring.ops.drill.checklist import BETWEEN, Check, CheckFailed, Checklist, Report
-from mainspring.ops.drill.site import join_hosts, wait_until
-from mainspring.ops.drill.traffic import compare
+from mainspring.ops.drill.site import CommandSite, join_hosts, wait_until
+from mainspring.ops.drill.traffic import compare, pick
 from mainspring.testing.servers.postgres import Postgres
 from mainspring.testing.servers.process import free_port
 from mainspring.testing.servers.redis import RedisServer
@@ -31,8 +35,12 @@ PARTS = (
 
 
 def drill(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    """A drill, in an environment that names the operator's usual store: the drill must not touch it."""
     command = [sys.executable, "-m", "mainspring", "drill", *words, "--folder", str(folder / "drills"), "--json"]
-    return subprocess.run(command, capture_output=True, text=True, timeout=400, check=False)
+    environment = os.environ | {"MAINSPRING_STORE": f"sqlite:///{folder / 'usual.db'}"}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=400, check=False, env=environment)
+    assert not (folder / "usual.db").exists()
+    return done
 
 
 def test_a_site_on_this_machine_survives_the_loss_of_its_primary(tmp_path: Path) -> None:
@@ -46,6 +54,7 @@ def test_a_site_on_this_machine_survives_the_loss_of_its_primary(tmp_path: Path)
     assert 0 < report.recovery_s < 15 * 60
     (markdown,) = (tmp_path / "drills").glob("*.md")
     assert "PASS" in markdown.read_text().splitlines()[0]
+    assert "## To improve until the next drill\n\n- alerts are configured" in markdown.read_text()
     print(markdown.read_text())
     dates = msgspec.json.decode(drill(tmp_path, "list").stdout)
     assert [each["passed"] for each in dates["drills"]] == [True]
@@ -107,7 +116,11 @@ def test_a_site_that_exists_is_drilled_by_the_commands_of_its_operator(tmp_path:
         stack.callback(automation.close)
         port, store = free_port(), join_hosts(first.url, second.url)
         (tmp_path / "site.py").write_text("from mainspring import Mainspring\n\napp = Mainspring()\n")
-        environment = os.environ | {"MAINSPRING_STORE": store, "MAINSPRING_BROKER": broker.url}
+        environment = os.environ | {
+            "MAINSPRING_STORE": store,
+            "MAINSPRING_BROKER": broker.url,
+            "MAINSPRING_CACHE": broker.url,
+        }
         for words in (("server", "site.py", "--port", str(port)), ("worker", "site.py")):
             with (tmp_path / f"{words[0]}.log").open("wb") as log:
                 command = [sys.executable, "-m", "mainspring", *words]
@@ -119,7 +132,7 @@ def test_a_site_that_exists_is_drilled_by_the_commands_of_its_operator(tmp_path:
         steps = ("fail", "redirect", "restore", "fail_back")
         commands = [word for step in steps for word in (f"--{step.replace('_', '-')}-with", automation.command(step))]
         sites = ["--primary", first.url, "--standby", second.url, "--server", f"http://127.0.0.1:{port}"]
-        beside = ["--broker", broker.url, "--prometheus", prometheus, "--on-call", "a test"]
+        beside = ["--broker", broker.url, "--cache", broker.url, "--prometheus", prometheus, "--on-call", "a test"]
         done = drill(tmp_path, "run", *sites, *beside, *commands, "--runs", "100", "--quiet", "1s")
     assert done.returncode == 0, done.stdout + done.stderr
     report = msgspec.json.decode(done.stdout, type=Report)
@@ -141,6 +154,34 @@ def test_a_primary_is_not_failed_if_the_standby_does_not_follow(tmp_path: Path) 
     assert not done_to.exists()
     assert {line.part for line in report.lines} == {"Before the drill"}
     assert drill(tmp_path, "list").returncode == 1  # None has passed: one is due.
+
+
+def test_a_primary_is_not_failed_if_a_command_cannot_be_executed() -> None:
+    site = CommandSite("postgresql://one/db", "postgresql://two/db", {"fail": "true", "redirect": "./dns madrid"}, ())
+    with pytest.raises(MainspringError, match=r"--redirect-with .* '\./dns'"):
+        site.rehearse()
+    good = {"fail": "A=1 sleep 0", "redirect": "cd / && ls"}
+    assert CommandSite("postgresql://one/db", "postgresql://two/db", good, ()).rehearse()
+
+
+def test_a_drill_of_this_machine_is_none_of_another_site(tmp_path: Path) -> None:
+    done = drill(tmp_path, "run", "--local", "--fail-with", "reboot")
+    assert done.returncode == 2
+    assert "--local" in done.stderr
+
+
+def test_samples_are_taken_from_all_runs_at_random(tmp_path: Path) -> None:
+    async def look(url: str) -> None:
+        async with Mainspring(url) as app:
+            ids = {(await app.submit("work")).id for _ in range(30)}
+        one, other = [await pick(url, "default", 2**62, 30, 10) for _ in range(2)]
+        assert await pick(url, "default", 2**62, 30, 100) == dict.fromkeys(ids, "pending")
+        assert await pick(url, "other", 2**62, 30, 100) == {}
+        assert one.keys() | other.keys() <= ids
+        assert (len(one), one != other) == (10, True)
+
+    with places("postgres", tmp_path) as make:
+        asyncio.run(look(make()))
 
 
 def test_both_databases_have_to_be_named(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -43,7 +44,8 @@ _COMMANDS = stack(
 @click.option("--primary", metavar="URL", help="The database of the primary.")
 @click.option("--standby", metavar="URL", help="The database that follows it.")
 @click.option("--server", "servers", metavar="URL", multiple=True, help="A server that survives; may be repeated.")
-@click.option("--broker", metavar="URL", help="The broker of the fleet.")
+@click.option("--broker", metavar="URL", envvar="MAINSPRING_BROKER", help="The broker of the fleet.")
+@click.option("--cache", metavar="URL", envvar="MAINSPRING_CACHE", help="The status cache of the fleet.")
 @click.option("--prometheus", metavar="URL", help="Where the alerts have to be configured.")
 @click.option("--on-call", metavar="NAME", help="The engineer who was notified.")
 @click.option(
@@ -61,6 +63,7 @@ def run(
     standby: str | None,
     servers: tuple[str, ...],
     broker: str | None,
+    cache: str | None,
     prometheus: str | None,
     on_call: str | None,
     runs: int,
@@ -72,15 +75,17 @@ def run(
 
     Each line of the checklist passes or fails. The report is kept as Markdown and JSON. Exits 1 if a line failed.
     """
-    screen = Screen(session)
+    screen, watch = Screen(session), parse_duration(quiet, "quiet")
+    folder.mkdir(parents=True, exist_ok=True)  # A drill whose report cannot be kept is not begun.
     with ExitStack() as started:
         site: Site
         if local:
             from mainspring.ops.drill.local import LocalSite
 
+            _refuse_others(primary, standby, servers, commands)
             screen.hint("Building two sites on this machine ...")
             site = built = started.enter_context(LocalSite())
-            broker = built.broker
+            broker = cache = built.broker
         elif primary is None or standby is None:
             missing = "primary" if primary is None else "standby"
             raise InvalidInput(missing, None, "is missing", "name both databases, or drill this machine with --local")
@@ -88,13 +93,29 @@ def run(
             given = {name.removesuffix("_with"): text for name, text in commands.items() if text is not None}
             site = CommandSite(primary, standby, given, servers)
         options = Options(
-            runs=runs, quiet=parse_duration(quiet, "quiet"), on_call=on_call, prometheus=prometheus, broker=broker
+            runs=runs,
+            quiet=watch,
+            on_call=on_call,
+            prometheus=prometheus,
+            broker=broker,
+            cache=cache,
         )
         drill = Drill(site, options, lambda line: _draw_line(screen, line))
         report = asyncio.run(drill.play(SystemClock().now()))
     markdown, _ = keep(report, folder)
     screen.answer(report, lambda: _draw(screen, report, markdown))
     return 0 if report.passed else FAILED
+
+
+def _refuse_others(
+    primary: str | None, standby: str | None, servers: tuple[str, ...], commands: Mapping[str, str | None]
+) -> None:
+    """InvalidInput if a drill of this machine is also to be one of another site."""
+    given = {"primary": primary, "standby": standby, "server": ", ".join(servers), **commands}
+    for name, value in given.items():
+        if value:
+            remedy = "leave it out, or leave --local out"
+            raise InvalidInput(name.replace("_", "-"), value, "is of another site than the one of --local", remedy)
 
 
 @click.command("list", cls=Verb)
@@ -132,6 +153,6 @@ def _draw(screen: Screen, report: Report, kept_in: Path) -> None:
             ("recovery", "never" if report.recovery_s is None else f"{report.recovery_s:.1f} s (below 15 min)"),
             ("lost", "not known" if report.lost_s is None else f"{report.lost} submissions, {report.lost_s:.1f} s"),
             ("report", str(kept_in)),
-            ("next drill", f"by {format_instant(report.next_at)[:10]}"),
+            ("next drill", report.next_drill),
         ]
     )

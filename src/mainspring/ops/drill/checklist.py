@@ -64,6 +64,11 @@ class Report(msgspec.Struct, kw_only=True):
         """When the next drill is due."""
         return self.began_at + BETWEEN
 
+    @property
+    def next_drill(self) -> str:
+        """When the next drill is due, for people."""
+        return f"by {format_instant(self.next_at)[:10]}" if self.passed else "now: this one failed"
+
     def as_markdown(self) -> str:
         """The report for people."""
         rows, part = list[str](), ""
@@ -73,6 +78,7 @@ class Report(msgspec.Struct, kw_only=True):
                 rows += ["", f"## {part}", "", "| line | result | at | took | |", "|---|---|---|---|---|"]
             times = f"{line.at_s:.1f} s | {line.took_s:.2f} s"
             rows.append(f"| {line.name} | {line.state.upper()} | {times} | {_cell(line.detail)} |")
+        improve = [f"- {line.name}: {line.detail}" for line in self.lines if line.state != "pass"]
         figures = [f"| {name} | {value:,.4g} |" for name, value in self.figures.items()]
         return "\n".join(
             [
@@ -82,8 +88,12 @@ class Report(msgspec.Struct, kw_only=True):
                 f"- Recovery time: {_seconds(self.recovery_s)} (target: below {format_duration(MOST_RECOVERY)}).",
                 f"- Recovery point: {_seconds(self.lost_s)}, {self.lost} submissions lost "
                 f"(target: below {format_duration(MOST_LOST)}).",
-                f"- Next drill: by {format_instant(self.next_at)[:10]}.",
+                f"- Next drill: {self.next_drill}.",
                 *rows,
+                "",
+                "## To improve until the next drill",
+                "",
+                *(improve or ["- Nothing: every line passed."]),
                 "",
                 "## Figures",
                 "",

@@ -14,11 +14,14 @@ from typing import Any
 
 import msgspec
 
+from mainspring.broker import Place
 from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
+from mainspring.core.model import DEFAULT
 from mainspring.core.runs.retry import Retry
+from mainspring.core.runs.status import subject_of_run
 from mainspring.ops.drill.checklist import MOST_LOST, MOST_RECOVERY, Check, CheckFailed, Checklist, Report, need
-from mainspring.ops.drill.site import Site, answers, join_hosts, replication, wait_until
-from mainspring.ops.drill.traffic import Memory, Sample, Traffic, compare, count, describe, pick
+from mainspring.ops.drill.site import Site, answers, fetch, join_hosts, replication, wait_until
+from mainspring.ops.drill.traffic import Memory, Sample, Traffic, compare, count, describe, look_back, pick
 from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
 
@@ -33,6 +36,8 @@ SLOWER = 5.0
 """Latency is back at its baseline if its 99th percentile is at most this many times as high, or below a second: a
 standby has cold caches."""
 LATER = 3_600 * SECOND
+LOOKED_BACK = 30 * MINUTE
+"""The baseline of the fleet's own traffic is that of this time before the drill."""
 HEALTHY_S = 120.0
 REQUIRED_ALERTS = ("MainspringStoreUnreachable", "MainspringReplicationLagCritical", "MainspringNoLeader")
 
@@ -49,6 +54,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
     prometheus: str | None = None
     """The Prometheus server that evaluates the alerts."""
     broker: str | None = None
+    cache: str | None = None
+    """The status cache of the fleet."""
 
 
 class Drill:
@@ -58,7 +65,9 @@ class Drill:
         self._site, self._options = site, options
         self._list = Checklist(on_line)
         self._url = join_hosts(site.primary, site.standby)
-        self._app = Mainspring(self._url, name="drill", broker=options.broker)
+        self._app = Mainspring(name="drill")
+        # As flags: what the environment names is another store than the two of the drill.
+        self._app.configure(store=self._url, broker=options.broker, cache=options.cache)
         self._traffic = Traffic(self._app, site.task, site.args)
         self._figures: dict[str, float] = {}
         self._failed_at = 0.0
@@ -112,6 +121,8 @@ class Drill:
         with line("replication lag below 5 minutes") as found:
             found.detail = await self._lag(site.standby)
         await self._check_services()
+        with line("clients can be redirected") as found:
+            found.detail = f"{await asyncio.to_thread(site.rehearse)}; {await self._reach_primary()}"
         await self._check_alerts()
         if self._options.on_call is None:
             self._list.skip(PRE, "the on-call engineer is notified", "name the engineer with --on-call")
@@ -135,7 +146,14 @@ class Drill:
                 line.detail = server
                 await self._until_ready(server)
 
+    async def _reach_primary(self) -> str:
+        """Whether a URL with both hosts leads to the primary."""
+        (row,) = await fetch(self._url, "SELECT pg_is_in_recovery() AS in_recovery")
+        need(not row["in_recovery"], "a URL with both hosts leads to a server that follows")
+        return "a URL with both hosts leads to the primary"
+
     async def _ask_broker(self) -> str:
+        """Whether the broker takes a message; it names no run, so workers ignore it."""
         from mainspring.operations.doctor import look_at_broker
         from mainspring.wiring import open_broker
 
@@ -143,7 +161,7 @@ class Drill:
         broker = open_broker(self._app.settings, self._app.clock, store.metrics)
         assert broker is not None, "the caller has checked that there is one"
         try:
-            return await look_at_broker(broker)
+            return await look_at_broker(broker, Place(self._app.settings.namespace, DEFAULT, DEFAULT))
         finally:
             await broker.close()
 
@@ -154,7 +172,10 @@ class Drill:
             return
         with self._list.line(PRE, name) as line:
             answer = await _get(f"{url.rstrip('/')}/api/v1/rules")
-            rules = {rule["name"] for group in answer["data"]["groups"] for rule in group["rules"]}
+            try:
+                rules = {rule["name"] for group in answer["data"]["groups"] for rule in group["rules"]}
+            except (KeyError, TypeError):
+                raise CheckFailed(f"what answers at {url} is no Prometheus: correct --prometheus") from None
             missing = [alert for alert in REQUIRED_ALERTS if alert not in rules]
             remedy = "load deploy/prometheus/alerts.rules.yml of the source distribution into it"
             need(not missing, f"Prometheus does not know {', '.join(missing)}: {remedy}")
@@ -163,6 +184,13 @@ class Drill:
     async def _take_baseline(self) -> tuple[Memory, Sample] | None:
         site, traffic, line = self._site, self._traffic, partial(self._list.line, BASE)
         memory = sample = None
+        with line("the traffic of the last 30 minutes is recorded") as found:
+            store = await self._app.open()
+            recent = await look_back(site.primary, store.now() - LOOKED_BACK)
+            rate, p99_ms = recent.runs * SECOND / LOOKED_BACK, recent.p99_us / 1_000
+            self._figures |= {"before_rate": rate, "before_p99_ms": p99_ms, "before_success": recent.success}
+            late = f"{p99_ms:.1f} ms late at p99"
+            found.detail = f"{recent.runs} runs, {rate:.2f}/s, {late}, {100 * recent.success:.1f} % succeeded"
         with line(f"{SAMPLED} sample jobs are scheduled: traffic, latency, errors") as found:
             sample = await traffic.sample(SAMPLED)
             found.detail = self._note("baseline", sample)
@@ -172,13 +200,13 @@ class Drill:
             found.detail = f"{100 * share:.1f} % succeeded"
             need(share > GOOD, found.detail)
         with line("active jobs, runs and states are recorded") as found:
-            memory = await self._remember(sample.ids if sample else [])
+            memory = await self._remember()
             found.detail = f"{memory.counts.jobs} jobs, {memory.counts.runs} runs; {describe(memory.states)}"
         with line("replication lag below 5 minutes") as found:
             found.detail = await self._lag(site.standby)
         return None if memory is None or sample is None else (memory, sample)
 
-    async def _remember(self, ids: list[str]) -> Memory:
+    async def _remember(self) -> Memory:
         """Leave a long, a later and a failed run behind, and write down what there is."""
         app, site, store = self._app, self._site, await self._app.open()
         long_run = await app.submit(site.task, site.long_args)
@@ -188,13 +216,14 @@ class Drill:
         while (await self._traffic.state(long_run.id), await self._traffic.state(failed.id)) != ("running", "failed"):
             need(time.monotonic() < deadline, "a long run does not start, or a failing one does not fail")
             await asyncio.sleep(0.1)
-        states = await self._traffic.states(pick(ids, SAMPLED))
-        jobs = [job.name for job in await store.list_jobs(app.settings.namespace, limit=SAMPLED)]
         at = store.now()
-        return Memory(at, await count(site.primary, at), states, jobs, long_run.id, later.id, failed.id)
+        counts, jobs = await count(site.primary, at), await self._traffic.jobs()
+        states = await pick(site.primary, app.settings.namespace, at, counts.runs, SAMPLED)
+        return Memory(at, counts, states, jobs, long_run.id, later.id, failed.id)
 
     async def _fail(self) -> None:
         site, line = self._site, partial(self._list.line, FAILURE)
+        self._figures["lag_at_failure_s"] = (await asyncio.to_thread(replication, site.standby)).lag_s
         self._failed_at = time.monotonic()
         with line("the primary is stopped, with what runs beside it"):
             await asyncio.to_thread(site.fail)
@@ -222,17 +251,49 @@ class Drill:
             found.detail = f"{self._recovery_s:.1f} s after the failure"
             self._figures["recovery_s"] = self._recovery_s
         if self._options.broker is None:
-            self._list.skip(FAILOVER, "the broker carries runs", "none is named: runs go through the store")
+            self._list.skip(FAILOVER, "the broker takes messages", "none is named: runs go through the store")
         else:
-            with line("the broker carries runs") as found:
+            with line("the broker takes messages") as found:
                 found.detail = await self._ask_broker()
-        with line("caches are warm: the newest statuses are read") as found:
-            ids = list(self._traffic.accepted)[-SAMPLED:]
-            found.detail = f"{len(await self._traffic.states(ids))} statuses"
+        await self._check_cache(promoted_at)
         for server in site.servers:
             with line("servers are healthy") as found:
                 found.detail = server
                 await self._until_ready(server)
+
+    async def _check_cache(self, promoted_at: float) -> None:
+        """Runs that were accepted since the promotion are read, and the cache knows the newest events again."""
+        name, line = "the status cache is warm", partial(self._list.line, FAILOVER)
+        with line("statuses are read") as found:
+            ids = [run_id for run_id, sent in self._traffic.accepted.items() if sent > promoted_at][-SAMPLED:]
+            known = await self._traffic.states(ids)
+            found.detail = f"{len(known)} of {len(ids)} of the newest runs"
+            need(len(known) == len(ids), found.detail)
+        if self._options.cache is None:
+            self._list.skip(FAILOVER, name, "none is named with --cache: statuses come from the store")
+            return
+        with line(name) as found:
+            found.detail = await self._until_warm()
+
+    async def _until_warm(self) -> str:
+        """Wait until the cache follows: an emptied or late one begins anew, and learns of what happens from then on."""
+        from mainspring.wiring import open_cache
+
+        store = await self._app.open()
+        cache = open_cache(self._app.settings, self._app.clock, store.metrics)
+        assert cache is not None, "the caller has checked that there is one"
+        deadline = time.monotonic() + HEALTHY_S
+        try:
+            while True:
+                ids = list(self._traffic.accepted)[-SAMPLED:]
+                looked = [await cache.read(subject_of_run(run_id)) for run_id in ids]
+                known = sum(status is not None for _, status in looked)
+                if known and all(mark is not None and not mark.late for mark, _ in looked):
+                    return f"{known} of the {len(ids)} newest statuses, {self._since_failure():.1f} s after the failure"
+                need(time.monotonic() < deadline, f"no leader has filled it {HEALTHY_S:g} s later")
+                await asyncio.sleep(0.1)
+        finally:
+            await cache.close()
 
     async def _validate(self, before: Sample) -> None:
         traffic, runs, line = self._traffic, self._options.runs, partial(self._list.line, VALID)
@@ -244,7 +305,9 @@ class Drill:
         with line("recovery point below 5 minutes") as found:
             self._lost = await traffic.lost()
             age_s = max((self._failed_at - traffic.accepted[run_id] for run_id in self._lost), default=0.0)
-            found.detail = f"{len(self._lost)} of {len(traffic.accepted)} acknowledged submissions lost, {age_s:.1f} s"
+            lag = f"the standby was {self._figures['lag_at_failure_s']:.1f} s behind"
+            lost = f"{len(self._lost)} of {len(traffic.accepted)} acknowledged submissions lost"
+            found.detail = f"{lost}, {age_s:.1f} s; {lag}"
             need(age_s * SECOND < MOST_LOST, found.detail)
         with line(f"{runs:,} jobs are scheduled, more than 99 %") as found:
             after = await traffic.sample(runs)
@@ -254,22 +317,23 @@ class Drill:
             share = await traffic.executed(after.ids if after else [])
             found.detail = f"{100 * share:.2f} % succeeded"
             need(share > GOOD, found.detail)
-        with line("latency and errors are back at the baseline") as found:
+        with line("traffic, latency and errors are back at the baseline") as found:
             need(after is not None, "nothing was measured")
             assert after is not None
             most_ms = max(before.p99_ms * SLOWER, 1_000.0)
-            found.detail = f"p99 {after.p99_ms:.0f} ms, was {before.p99_ms:.0f} ms"
-            need(after.p99_ms <= most_ms and after.errors <= before.errors + runs // 100, found.detail)
+            rates = f"{after.rate:.0f}/s, was {before.rate:.0f}/s"
+            found.detail = f"{rates}; p99 {after.p99_ms:.0f} ms, was {before.p99_ms:.0f} ms; {after.errors} errors"
+            good = after.errors <= before.errors + runs // 100
+            need(good and after.p99_ms <= most_ms and after.rate >= before.rate / SLOWER, found.detail)
 
     async def _compare(self, memory: Memory) -> None:
-        traffic, app, line = self._traffic, self._app, partial(self._list.line, INTEGRITY)
+        traffic, line = self._traffic, partial(self._list.line, INTEGRITY)
         with line("numbers of jobs, runs and firings match, within the window") as found:
             now, was = await count(self._site.standby, memory.at), memory.counts
             found.detail = ", ".join(f"{part} {getattr(was, part)} → {getattr(now, part)}" for part in COUNTED)
             need((now.jobs, now.runs >= was.runs, now.firings >= was.firings) == (was.jobs, True, True), found.detail)
         with line("all jobs are accessible") as found:
-            store = await app.open()
-            names = {job.name for job in await store.list_jobs(app.settings.namespace, limit=SAMPLED)}
+            names = set(await traffic.jobs())
             missing = [name for name in memory.jobs if name not in names]
             need(not missing, f"missing: {', '.join(missing)}")
             found.detail = f"{len(memory.jobs)} jobs"
@@ -328,7 +392,8 @@ class Drill:
         deadline, said = time.monotonic() + HEALTHY_S, "no answer"
         while time.monotonic() < deadline:
             try:
-                if (said := (await _get(f"{server.rstrip('/')}/health/ready"))["status"]) == "ready":
+                answer = await _get(f"{server.rstrip('/')}/health/ready")
+                if (said := str(answer.get("status", "what answers is no Mainspring"))) == "ready":
                     return
             except (CheckFailed, OSError):
                 pass
@@ -348,7 +413,9 @@ async def _get(url: str) -> Mapping[str, Any]:
 
     try:
         async with httpx.AsyncClient(timeout=5) as client:
-            answer: Mapping[str, Any] = (await client.get(url)).json()
-            return answer
+            answer = (await client.get(url)).json()
     except (httpx.HTTPError, ValueError) as error:
         raise CheckFailed(f"{url}: {error}") from None
+    if not isinstance(answer, dict):
+        raise CheckFailed(f"{url}: what answers is not what was asked for")
+    return answer

@@ -41,7 +41,8 @@ async def tick() -> None: ...
 
 
 class LocalSite:
-    """Two PostgreSQL servers with streaming replication, two servers, two workers, and Redis as broker."""
+    """Two PostgreSQL servers with streaming replication, two servers, two workers, and Redis as broker and status
+    cache."""
 
     def __init__(self) -> None:
         self._stack = ExitStack()
@@ -92,7 +93,11 @@ class LocalSite:
         self._launch(f"worker-{side}", "worker", "drilled.py")
 
     def _launch(self, name: str, *words: str) -> None:
-        own = {"MAINSPRING_STORE": join_hosts(self.primary, self.standby), "MAINSPRING_BROKER": self.broker}
+        own = {
+            "MAINSPRING_STORE": join_hosts(self.primary, self.standby),
+            "MAINSPRING_BROKER": self.broker,
+            "MAINSPRING_CACHE": self.broker,
+        }
         kept = {key: value for key, value in os.environ.items() if not key.startswith("MAINSPRING_")}
         with (self.folder / f"{name}.log").open("ab") as log:
             self._processes[name] = subprocess.Popen(
@@ -116,6 +121,10 @@ class LocalSite:
             if process is not None:
                 process.kill()
                 process.wait()
+
+    def rehearse(self) -> str:
+        """Everything is of this machine."""
+        return "no command is needed"
 
     def fail(self) -> None:
         """Kill the primary with -9, and the server and the worker beside it."""

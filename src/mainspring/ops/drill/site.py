@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shlex
 import subprocess
 import time
 from collections.abc import Callable, Mapping
@@ -52,6 +53,9 @@ class Site(Protocol):
     failing_args: Mapping[str, Any]
     """Arguments with which it fails."""
 
+    def rehearse(self) -> str:
+        """Check what the later steps need before anything is failed; returns what was found, for people."""
+
     def fail(self) -> None:
         """Stop or kill the primary, with everything that runs beside it."""
 
@@ -79,6 +83,16 @@ class CommandSite:
         self.args: Mapping[str, Any] = {"argv": ["true"]}
         self.long_args: Mapping[str, Any] = {"argv": ["sleep", "60"]}
         self.failing_args: Mapping[str, Any] = {"argv": ["false"]}
+
+    def rehearse(self) -> str:
+        """Whether the shell finds the program of each command. MainspringError names one that it does not find."""
+        for step, command in self._commands.items():
+            program = next((word for word in _words(command) if "=" not in word), "")
+            looked = subprocess.run(["sh", "-c", 'command -v -- "$1"', "sh", program], capture_output=True, check=False)
+            if looked.returncode:
+                option = f"--{step.replace('_', '-')}-with"
+                raise MainspringError(f"{option} names no program that can be executed: '{program}'")
+        return f"the programs of {len(self._commands)} commands exist" if self._commands else "no command is given"
 
     def fail(self) -> None:
         """Stop the primary by command; without one, the operator stops it."""
@@ -117,6 +131,13 @@ class CommandSite:
         return True
 
 
+def _words(command: str) -> list[str]:
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise MainspringError(f"`{command}` cannot be read by a shell: {error}") from None
+
+
 def wait_until(holds: Callable[[], bool], what: str, limit_s: float = STEP_S) -> None:
     """Look until something holds; MainspringError if it does not in time."""
     deadline = time.monotonic() + limit_s
@@ -143,7 +164,7 @@ def ask(url: str, query: str) -> list[Mapping[str, Any]]:
     return asyncio.run(fetch(url, query))
 
 
-async def fetch(url: str, query: str) -> list[Mapping[str, Any]]:
+async def fetch(url: str, query: str, *values: object) -> list[Mapping[str, Any]]:
     """As `ask`, on this event loop."""
     import asyncpg
 
@@ -152,7 +173,7 @@ async def fetch(url: str, query: str) -> list[Mapping[str, Any]]:
     with mapped_errors(url):
         connection = await asyncpg.connect(url, timeout=CONNECT_S, command_timeout=PROMOTE_S + CONNECT_S)
         try:
-            return [dict(row) for row in await connection.fetch(query)]
+            return [dict(row) for row in await connection.fetch(query, *values)]
         finally:
             await connection.close(timeout=CONNECT_S)
 

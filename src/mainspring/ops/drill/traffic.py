@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -35,6 +34,23 @@ SELECT (SELECT count(*) FROM mainspring.jobs WHERE created_at <= {until}) AS job
 """
 
 
+_RECENT = """
+SELECT count(*) AS runs, count(*) FILTER (WHERE state = 'succeeded') AS succeeded,
+  count(*) FILTER (WHERE state = 'failed') AS failed,
+  coalesce(percentile_cont(0.99) WITHIN GROUP (ORDER BY greatest(started_at - due_at, 0)), 0)::float8 AS p99_us
+FROM mainspring.history WHERE finished_at > $1
+"""
+_AT_RANDOM = """
+SELECT id, state FROM (
+  SELECT id, state FROM mainspring.history TABLESAMPLE SYSTEM ({share}) WHERE namespace = $1 AND created_at <= $2
+  UNION ALL
+  SELECT id, state FROM mainspring.runs TABLESAMPLE SYSTEM ({share}) WHERE namespace = $1 AND created_at <= $2
+) AS every_run ORDER BY random() LIMIT $3
+"""
+SPARE = 20
+"""How many times as many rows as are wanted the server samples: it samples pages, which hold unequal numbers."""
+
+
 class Counts(msgspec.Struct, frozen=True):
     """How much a database holds."""
 
@@ -43,6 +59,21 @@ class Counts(msgspec.Struct, frozen=True):
     firings: int
     critical: int
     """Runs of priorities 1 and 2 that are being executed."""
+
+
+class Recent(msgspec.Struct, frozen=True):
+    """What the fleet did lately."""
+
+    runs: int
+    succeeded: int
+    failed: int
+    p99_us: float
+    """How late 99 of 100 runs started at most."""
+
+    @property
+    def success(self) -> float:
+        """The share of runs that succeeded, of those that succeeded or failed."""
+        return self.succeeded / max(self.succeeded + self.failed, 1)
 
 
 class Sample(msgspec.Struct):
@@ -70,6 +101,7 @@ class Memory(msgspec.Struct):
     states: dict[str, str]
     """States of a random sample of runs."""
     jobs: list[str]
+    """The names of all jobs."""
     long_run: str
     due_later: str
     failed: str
@@ -165,6 +197,13 @@ class Traffic:
                 continue
         return found
 
+    async def jobs(self) -> list[str]:
+        """The names of all jobs."""
+        store, names = await self._app.open(), list[str]()
+        while page := await store.list_jobs(self._app.settings.namespace, after=names[-1] if names else None):
+            names += [job.name for job in page]
+        return names
+
     async def lost(self) -> list[str]:
         """Steady submissions that were acknowledged, and are not there."""
         asked = list(self.accepted)  # More are accepted meanwhile.
@@ -177,9 +216,16 @@ async def count(url: str, until: Instant) -> Counts:
     return msgspec.convert((await fetch(url, _COUNTS.format(until=int(until))))[0], Counts)
 
 
-def pick(ids: Sequence[str], number: int) -> list[str]:
-    """Some of these, at random."""
-    return random.sample(list(ids), min(number, len(ids)))
+async def look_back(url: str, since: Instant) -> Recent:
+    """What the fleet did since an instant."""
+    return msgspec.convert((await fetch(url, _RECENT, since))[0], Recent)
+
+
+async def pick(url: str, namespace: str, until: Instant, runs: int, number: int) -> dict[str, str]:
+    """The states of some of the `runs` runs that a database holds, at random."""
+    share = min(100.0, 100.0 * SPARE * number / max(runs, 1))
+    rows = await fetch(url, _AT_RANDOM.format(share=share), namespace, until, number)
+    return {row["id"]: row["state"] for row in rows}
 
 
 def compare(before: Mapping[str, str], after: Mapping[str, str]) -> tuple[int, int]:
