@@ -14,7 +14,7 @@ from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session, is_attended
 from mainspring.core.instants import MILLISECOND, SECOND, parse_duration, to_datetime
-from mainspring.errors import InvalidInput
+from mainspring.errors import InvalidInput, NotAllowed
 from mainspring.operations import records
 from mainspring.ops.advice.advise import DAY_S, INFRASTRUCTURE, TREE, Advice, Infrastructure, Situation, advise
 from mainspring.ops.advice.matrices import APPROACHES, ELECTORS, QUESTIONS, QUEUES
@@ -164,7 +164,7 @@ async def _measure(scheduler: Backend, situation: Situation) -> Situation:
     length_s = (now - min(run.created_at for run in runs)).total_seconds() if len(runs) == MEASURED_RUNS else DAY_S
     took = [(run.finished_at - run.started_at).total_seconds() for run in runs if run.started_at and run.finished_at]
     workers = [each for each in await scheduler.workers.list() if each.state in ("active", "draining")]
-    settings = {each.name: each.value for each in (await scheduler.settings()).items}
+    settings = await _settings(scheduler)
     complicated = [job.name async for job in scheduler.jobs.list() if _is_complex(job)]
     return msgspec.structs.replace(
         situation,
@@ -176,6 +176,15 @@ async def _measure(scheduler: Backend, situation: Situation) -> Situation:
         latency_ms=_service_level_ms(settings.get("service_levels", "")) or situation.latency_ms,
         have=_infrastructure(settings, situation.have),
     )
+
+
+async def _settings(scheduler: Scheduler) -> dict[str, str]:
+    """The settings in effect, by name; none where the token does not allow to read them."""
+    try:
+        return {each.name: each.value for each in (await scheduler.settings()).items}
+    except NotAllowed:
+        click.echo("The token may not read settings: say what is there with --have, and --latency.", err=True)
+        return {}
 
 
 def _service_level_ms(levels: str) -> int | None:
