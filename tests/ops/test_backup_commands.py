@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from mainspring.cli.main import run
+from mainspring.core.instants import DAY, HOUR, MINUTE
 from mainspring.ops.backup.archive import Writer
-from mainspring.ops.backup.recovery import judge_archiving
+from mainspring.ops.backup.manifest import Manifest, surplus
+from mainspring.ops.backup.recovery import judge_archiving, judge_schedule
 from store_places import in_database
 
 GOOD = {
@@ -116,11 +120,24 @@ def test_mainspring_backs_itself_up_as_a_job(tmp_path: Path) -> None:
 def test_the_doctor_of_a_file_asks_for_frequent_backups(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     store, folder = f"sqlite:///{tmp_path / 'a.db'}", str(tmp_path / "backups")
     assert run(["db", "migrate", "--store", store]) == 0
-    (found,) = ask(capsys, "doctor", "--store", store, "--folder", folder, code=1)
+    found, _ = ask(capsys, "doctor", "--store", store, "--folder", folder, code=1)
     assert "there is none" in found["detail"]
     ask(capsys, "create", "--store", store, "--folder", folder)
-    (found,) = ask(capsys, "doctor", "--store", store, "--folder", folder)
+    found, schedule = ask(capsys, "doctor", "--store", store, "--folder", folder)
     assert found["state"] == "good"
+    assert schedule["detail"] == "backups of 1 of the last 24 hours and of 1 of the last 7 days"
+
+
+@given(st.integers(10 * DAY, 20 * DAY), st.integers(0, 90 * MINUTE))
+def test_hourly_backups_under_the_usual_retention_are_a_good_schedule(now: int, missed: int) -> None:
+    taken = list(range(0, now - missed, HOUR))
+    kept = sorted(set(taken) - set(surplus(taken, 24, 7)))
+    found = [
+        Manifest(name="", dialect="sqlite", store="", program="", taken_at=each, migrations=(1,), rows={}, parts=())
+        for each in kept
+    ]
+    state = judge_schedule(found, now).state
+    assert state == "good" if now // HOUR - kept[-1] // HOUR <= 1 else state == "warning"
 
 
 def test_the_doctor_of_a_server_reads_its_settings(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from mainspring.clock import Clock
-from mainspring.core.instants import MINUTE, SECOND, Duration, Instant, format_duration
+from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instant, format_duration
 from mainspring.errors import NotFound
 from mainspring.operations.doctor import Finding
 from mainspring.ops.backup.backups import list_backups
@@ -22,6 +22,8 @@ MOST_LOST: Duration = 5 * MINUTE
 """How much a loss of the store may take with it."""
 STALE: Duration = 25 * 60 * MINUTE
 """A daily backup that is older than this was missed."""
+HOURS, DAYS = 24, 7
+"""The hours and days of which a schedule keeps a backup."""
 _ARCHIVING = """
 SELECT current_setting('wal_level') AS wal_level, current_setting('archive_mode') AS archive_mode,
   current_setting('archive_command') AS archive_command,
@@ -36,12 +38,12 @@ FROM pg_stat_archiver
 async def examine_recovery(settings: Settings, folder: Path, clock: Clock) -> list[Finding]:
     """What limits how much a loss of the store takes with it."""
     try:
-        newest = list_backups(folder)[0][:1]
+        found = list_backups(folder)[0]
     except NotFound:
-        newest = []
-    if sqlite_file(settings) is not None:
-        return [judge_backups(newest, clock.now(), MOST_LOST)]
-    return [*judge_archiving(await _ask(settings.store)), judge_backups(newest, clock.now(), STALE)]
+        found = []
+    now, is_file = clock.now(), sqlite_file(settings) is not None
+    archiving = [] if is_file else judge_archiving(await _ask(settings.store))
+    return [*archiving, judge_backups(found, now, MOST_LOST if is_file else STALE), judge_schedule(found, now)]
 
 
 async def _ask(url: str) -> Mapping[str, object]:
@@ -79,6 +81,23 @@ def judge_archiving(found: Mapping[str, object]) -> list[Finding]:
         remedy = "set archive_timeout to 300 or less"
         return [*findings, Finding(part="window", state="failed", where=where, detail=detail, remedy=remedy)]
     return [*findings, Finding(part="window", state="good", where=where, detail=f"{format_duration(timeout)} at most")]
+
+
+def judge_schedule(found: Sequence[Manifest], now: Instant) -> Finding:
+    """Whether there is a backup of each of the last hours and days: a warning where some are missing, since a schedule
+    that began today has few."""
+    hours, days = _covered(found, now, HOUR, HOURS), _covered(found, now, DAY, DAYS)
+    detail = f"backups of {hours} of the last {HOURS} hours and of {days} of the last {DAYS} days"
+    if (hours, days) == (HOURS, DAYS):
+        return Finding(part="schedule", state="good", detail=detail)
+    remedy = "run `mainspring backup create --prune` each hour, as a job"
+    return Finding(part="schedule", state="warning", detail=detail, remedy=remedy)
+
+
+def _covered(found: Sequence[Manifest], now: Instant, length: Duration, count: int) -> int:
+    """Of how many of the last hours or days there is a backup. The one that has begun may not have its backup yet."""
+    ages = {now // length - each.taken_at // length for each in found}
+    return min(len([age for age in ages if 0 <= age <= count]), count)
 
 
 def judge_backups(newest_first: Sequence[Manifest], now: Instant, oldest: Duration) -> Finding:
