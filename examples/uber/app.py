@@ -40,13 +40,13 @@ async def database() -> AsyncIterator[Any]:
 @app.job(cron("0 9 * * MON", tz="America/Los_Angeles"), priority=PAYOUT, overlap="forbid", misfire="once")
 async def driver_payouts() -> int:
     """Submit a payout for each driver. The key holds driver and week, so a repeated job adds none."""
-    due = current_run().fire_at or datetime.now(UTC)
-    week = (due - timedelta(days=due.weekday())).date().isoformat()
+    week = _week()
     drivers = await app.state.fetch("SELECT id, earned FROM uber.drivers WHERE earned > 0")
-    for driver in drivers:
-        await pay_driver.options(idempotency_key=f"payout/{driver['id']}/{week}").submit(
-            driver["id"], week, driver["earned"]
-        )
+    submissions = (
+        pay_driver.options(idempotency_key=f"payout/{driver['id']}/{week}").submit(driver["id"], week, driver["earned"])
+        for driver in drivers
+    )
+    await asyncio.gather(*submissions)  # At once: submissions of the same moment share a commit.
     return len(drivers)
 
 
@@ -68,30 +68,35 @@ async def pay_driver(driver: int, week: str, amount: int) -> str:
 async def surge_pricing() -> None:
     """Recalculate the surge factor of each area. A late factor is worth nothing: a misfire is skipped."""
     async with _noted():
-        waiting = await app.state.fetchval("SELECT count(*) FROM uber.attempts WHERE ended_at IS NULL")
         run = current_run()
-        await app.state.executemany(
-            "INSERT INTO uber.surges VALUES ($1, $2, $3, $4)",
-            [(area, run.fire_at, run.id, 1 + waiting / 100) for area in AREAS],
-        )
+        await app.state.execute(
+            "INSERT INTO uber.surges SELECT area, $1, $2, 1 + count(r.rider) / 100.0"
+            " FROM unnest($3::text[]) AS a (area)"
+            " LEFT JOIN (SELECT * FROM uber.requests WHERE at > now() - interval '5 minutes') r USING (area)"
+            " GROUP BY area",
+            run.fire_at, run.id, AREAS,
+        )  # fmt: skip
 
 
 @app.job(cron("0 12 * * FRI", tz="America/Los_Angeles"), priority=PROMOTION, misfire="once")
 async def weekly_promotions() -> int:
-    """Submit the promotional mails of the week."""
-    riders = range(1, 101)
-    await send_promotion.submit_many([{"rider": rider} for rider in riders])
+    """Submit the promotional mails of the week: all or none, in one transaction."""
+    week = _week()
+    riders = await app.state.fetch("SELECT id FROM uber.riders")
+    await send_promotion.submit_many([{"rider": rider["id"], "week": week} for rider in riders])
     return len(riders)
 
 
-@app.task(priority=PROMOTION)
-async def send_promotion(rider: int) -> None:
-    """Send a mail to one rider."""
+@app.task(priority=PROMOTION, retry=Retry(3))
+async def send_promotion(rider: int, week: str) -> None:
+    """Send a mail to one rider: one a week, however often the run or its job is repeated."""
     async with _noted():
-        await app.state.execute("INSERT INTO uber.promotions (rider) VALUES ($1)", rider)
+        await app.state.execute(
+            "INSERT INTO uber.promotions VALUES ($1, $2::text::date) ON CONFLICT DO NOTHING", rider, week
+        )
 
 
-@app.task(priority=ANALYTICS)
+@app.task(priority=ANALYTICS, retry=Retry(3))
 async def analyse(area: str, seconds: float = 0.2) -> str:
     """A slow report that is not urgent."""
     async with _noted():
@@ -109,6 +114,12 @@ async def settle_ride(rides: list[tuple[int, float]]) -> list[bool]:
         [due_at for _, due_at in rides],
     )
     return [True] * len(rides)
+
+
+def _week() -> str:
+    """The Monday of the week for which a job runs."""
+    due = current_run().fire_at or datetime.now(UTC)
+    return (due - timedelta(days=due.weekday())).date().isoformat()
 
 
 @asynccontextmanager

@@ -22,6 +22,7 @@ from mainspring.testing.servers.process import free_port
 
 HERE = Path(__file__).parent
 DRIVERS = 40
+RIDERS = 100
 STUCK = 7
 FLOOD = 60
 FUTURE = 500
@@ -39,6 +40,8 @@ class Outcome(NamedTuple):
 
     verdict: Verdict
     payouts: int
+    promotions: int
+    """Mails that were sent, at most one to each rider and week."""
     stuck_attempts: int
     """The attempts at the payout whose bank call hung."""
     refused: int
@@ -51,6 +54,8 @@ class Outcome(NamedTuple):
     """Whether analytics went on while payouts were made."""
     surges: Counter[datetime]
     """How many runs calculated each instant of the surge prices."""
+    factors: dict[str, float]
+    """The last surge factor of each area."""
     waiting: int
     """Runs of the far future that still wait."""
     payout_days: list[datetime]
@@ -72,6 +77,8 @@ async def play(folder: Path | None = None) -> Outcome:
 
 async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outcome:
     await ledger.execute("INSERT INTO uber.drivers SELECT i, 100 + i FROM generate_series(1, $1::int) i", DRIVERS)
+    await ledger.execute("INSERT INTO uber.riders SELECT generate_series(1, $1::int)", RIDERS)
+    await ledger.execute("INSERT INTO uber.requests SELECT id, 'airport' FROM uber.riders")
     port = free_port()
     stage.start("scheduler", "server", "--port", str(port), "--quiet")
     workers = [stage.worker(f"worker-{number}") for number in range(2)]
@@ -84,6 +91,7 @@ async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outco
     for number in range(FLOOD):
         await client.submit("analyse", {"area": f"area-{number}", "seconds": 0.5}, priority=3)
     await client.jobs.trigger("driver_payouts")
+    await client.jobs.trigger("weekly_promotions")
     await until(lambda: _payouts(ledger, DRIVERS // 2), "payout of half of the drivers", stage.logs)
     stage.kill(workers[0])
     stage.worker("worker-2")
@@ -99,11 +107,12 @@ async def future_promotions(client: Mainspring, count: int) -> None:
     """Submit mails that are due in a week: the wheel keeps them out of the way of what is due now."""
 
     @client.task(name="send_promotion", priority=2)
-    async def send_promotion(rider: int) -> None: ...
+    async def send_promotion(rider: int, week: str) -> None: ...
 
     for first in range(0, count, 10_000):
         riders = range(first, min(first + 10_000, count))
-        await send_promotion.options(delay="7d").submit_many([{"rider": rider} for rider in riders])
+        calls = [{"rider": rider, "week": "2100-01-04"} for rider in riders]
+        await send_promotion.options(delay="7d").submit_many(calls)
 
 
 async def _schedule(port: int) -> tuple[int, str, datetime]:
@@ -143,21 +152,29 @@ async def _outcome(stage: Stage, ledger: Any, refused: int, late_s: float, days:
     first_payout, _, _, last_payout = await ledger.fetchrow(times, "pay_driver")
     _, last_analysis, first_report, _ = await ledger.fetchrow(times, "analyse")
     surges = await ledger.fetch("SELECT fire_at, count(DISTINCT run) AS runs FROM uber.surges GROUP BY fire_at")
+    factors = await ledger.fetch("SELECT DISTINCT ON (area) area, factor FROM uber.surges ORDER BY area, fire_at DESC")
     stuck = "SELECT attempt FROM uber.attempts a JOIN uber.payouts p USING (run) WHERE p.driver = $1 ORDER BY a.id DESC"
     store = await stage.client.open()
     return Outcome(
         verdict=await stage.judge(),
         payouts=await ledger.fetchval("SELECT count(*) FROM uber.payouts"),
+        promotions=await ledger.fetchval("SELECT count(*) FROM uber.promotions"),
         stuck_attempts=await ledger.fetchval(stuck, STUCK),
         refused=refused,
         scheduled_late_s=late_s,
         payouts_overtake=first_payout < last_analysis,
         analytics_go_on=first_report < last_payout,
         surges=Counter({row["fire_at"]: row["runs"] for row in surges}),
+        factors={row["area"]: row["factor"] for row in factors},
         waiting=(await store.count_runs("default")).get("pending", 0),
         payout_days=days,
     )
 
 
 if __name__ == "__main__":
-    print(asyncio.run(play()))
+    outcome = asyncio.run(play())
+    print(
+        f"{outcome.verdict}\n{outcome.payouts} payouts, {outcome.promotions} mails, {len(outcome.surges)} surge prices;"
+        f" {outcome.waiting} runs of the future wait; the scheduled run began {outcome.scheduled_late_s * 1000:.0f} ms"
+        f" after its instant"
+    )

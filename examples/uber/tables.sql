@@ -1,4 +1,4 @@
--- Drivers, their rides, what they are paid, and fares by area.
+-- Drivers and what they are paid, riders and what they are sent, requests for rides, and fares by area.
 CREATE SCHEMA uber;
 
 CREATE TABLE uber.drivers (id int PRIMARY KEY, earned int NOT NULL);
@@ -13,9 +13,19 @@ CREATE TABLE uber.payouts (
     PRIMARY KEY (driver, week)
 );
 
+CREATE TABLE uber.requests (rider int NOT NULL, area text NOT NULL, at timestamptz NOT NULL DEFAULT now());
+
 CREATE TABLE uber.surges (area text NOT NULL, fire_at timestamptz NOT NULL, run text NOT NULL, factor real NOT NULL);
 
-CREATE TABLE uber.promotions (rider int NOT NULL, at timestamptz NOT NULL DEFAULT clock_timestamp());
+CREATE TABLE uber.riders (id int PRIMARY KEY);
+
+-- One mail for each rider and week.
+CREATE TABLE uber.promotions (
+    rider int NOT NULL,
+    week  date NOT NULL,
+    at    timestamptz NOT NULL DEFAULT clock_timestamp(),
+    PRIMARY KEY (rider, week)
+);
 
 CREATE TABLE uber.settled (
     ride   bigint PRIMARY KEY,
