@@ -20,14 +20,15 @@ async function ask(method, path, body) {
   return response.status === 204 ? null : response.json();
 }
 
-/** Execute one run and report it, with the token of its claim. */
-async function execute(run) {
+/** Execute one run, and report it with the token of its claim. */
+async function execute({ run_id, token, task, args }) {
+  let end, report;
   try {
-    const result = await tasks[run.task](run.args);
-    await ask("PUT", `/runs/${run.run_id}/complete`, { token: run.token, result });
+    [end, report] = ["complete", { result: await tasks[task](args) }];
   } catch (error) {
-    await ask("PUT", `/runs/${run.run_id}/fail`, { token: run.token, error: error.message });
+    [end, report] = ["fail", { error: error.message }];
   }
+  await ask("PUT", `/runs/${run_id}/${end}`, { token, ...report });
 }
 
 const { worker_id: id } = await ask("POST", "/workers", { name: "javascript", tasks: Object.keys(tasks) });
@@ -38,10 +39,14 @@ setInterval(() => {
   ask("PUT", `/workers/${id}/heartbeat`, { claims }).catch((error) => console.error(error.message));
 }, 3000).unref();
 for (;;) {
-  const { runs } = await ask("PUT", `/workers/${id}/assign`, { wait: "20s" });
-  for (const run of runs) {
-    held.set(run.run_id, run);
-    await execute(run);
-    held.delete(run.run_id);
+  try {
+    const { runs } = await ask("PUT", `/workers/${id}/assign`, { wait: "20s" });
+    for (const run of runs) {
+      held.set(run.run_id, run);
+      await execute(run).finally(() => held.delete(run.run_id));
+    }
+  } catch (error) {
+    console.error(error.message);  // The server restarts, say. A run whose report was lost is due again.
+    await new Promise((resolve) => setTimeout(resolve, 1000));
   }
 }

@@ -8,6 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+EXAMPLE_PAGES = sorted((ROOT / "examples").rglob("README.md"))
 PROJECT_PAGES = [ROOT / name for name in ("ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import click
 import pytest
-from pages import PAGES, name_of
+from pages import EXAMPLE_PAGES, PAGES, name_of
 
 from mainspring.cli.main import cli
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.MULTILINE | re.DOTALL)
 ENDS = {"|", "&&", ";", ">", "&", "||"}
+MODULE = re.compile(r"python -m ((?:bench|examples)[\w.]*)")
+PROGRAMS = {"mainspring", ".venv/bin/mainspring"}
 SHARED = {"--help", "-h", "--version"}
 
 
@@ -27,7 +30,7 @@ def commands(text: str) -> Iterator[list[str]]:
             except ValueError:
                 continue  # It goes on in further lines, for a shell.
             for start, word in enumerate(words):
-                if word == "mainspring" and (start == 0 or words[start - 1] in ENDS or "=" in words[start - 1]):
+                if word in PROGRAMS and (start == 0 or words[start - 1] in ENDS or "=" in words[start - 1]):
                     end = next((n for n in range(start, len(words)) if words[n] in ENDS), len(words))
                     yield words[start + 1 : end]
 
@@ -45,10 +48,13 @@ def check(words: list[str]) -> None:
     assert unknown == [], f"{command.name} has no {unknown}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, *EXAMPLE_PAGES], ids=name_of)
 def test_the_commands_of_a_page_exist(page: Path) -> None:
-    for words in commands(page.read_text()):
+    text = page.read_text()
+    for words in commands(text):
         check(words)
+    modules = {name for block in BLOCK.findall(text) for name in MODULE.findall(block)}
+    assert [name for name in modules if importlib.util.find_spec(name) is None] == []
 
 
 def test_commands_are_found_in_pages() -> None:

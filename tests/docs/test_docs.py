@@ -9,7 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-from pages import PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of, sentences
+from pages import EXAMPLE_PAGES, PAGES, PROJECT_PAGES, ROOT, anchors, links, name_of, sentences
 
 from mainspring.cli.lazy import LazyGroup
 from mainspring.cli.main import cli
@@ -32,7 +32,7 @@ def test_the_code_of_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest
             asyncio.run(test())
 
 
-@pytest.mark.parametrize("page", [*PAGES, *PROJECT_PAGES], ids=name_of)
+@pytest.mark.parametrize("page", [*PAGES, *PROJECT_PAGES, *EXAMPLE_PAGES], ids=name_of)
 def test_the_links_of_a_page_lead_somewhere(page: Path) -> None:
     for path, anchor in links(page):
         target = page.parent / path if path else page

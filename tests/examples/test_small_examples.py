@@ -1,6 +1,6 @@
-"""The small examples: a script, a worker in JavaScript, and a crontab, each executed as it is.
+"""The small examples: the quickstart, a script, a worker in JavaScript, and a crontab, each executed as it is.
 
-`tests/integrations` executes those of web frameworks.
+`tests/integrations` executes those of web frameworks, `tests/adapters` those of a queue and of a consumer of events.
 """
 
 from __future__ import annotations
@@ -14,11 +14,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import httpx
+import pytest
 
 from examples.measure import play, tables
 from examples.measuring import Load, Measured
 from examples.running import ROOT, until
-from mainspring import Client
+from mainspring import Client, Retry
+from mainspring.errors import RunFailed
 from mainspring.testing.servers.process import free_port
 
 EXAMPLES = ROOT / "examples"
@@ -62,6 +64,26 @@ async def test_a_worker_in_javascript_executes_and_reports(tmp_path: Path) -> No
             async with Client(server) as client:
                 run_id = (await client.runs.submit("reverse", {"text": "stressed"})).run_id
                 assert await client.runs.result(run_id, timeout=PATIENCE_S) == "desserts"
+                refused = (await client.runs.submit("refuse", retry=Retry(0))).run_id
+                with pytest.raises(RunFailed, match="this worker refuses"):
+                    await client.runs.result(refused, timeout=PATIENCE_S)
+
+
+async def test_every_job_of_the_quickstart_runs(tmp_path: Path) -> None:
+    server = f"http://127.0.0.1:{free_port()}"
+    words = ("up", str(EXAMPLES / "quickstart.py"), "--port", server.rpartition(":")[2], "--store", "sqlite:///x.db")
+    with started(tmp_path, sys.executable, "-m", "mainspring", *words):
+        await until(lambda: _listens(server), "server")
+        async with Client(server) as client:
+            run_id = (await client.runs.submit("encode", {"video": "v1", "size": "4K"})).run_id
+            assert await client.runs.result(run_id, timeout=PATIENCE_S) == "v1 in 4K"
+            await client.jobs.trigger("nightly_report")
+
+            async def succeeded() -> bool:
+                runs = [run async for run in client.runs.list(states=("succeeded",))]
+                return {run.job for run in runs} >= {"heartbeat", "flaky_import", "summary", "nightly_report"}
+
+            await until(succeeded, "success of every job")
 
 
 async def _listens(server: str) -> bool:
