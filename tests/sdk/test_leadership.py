@@ -57,8 +57,10 @@ async def test_callbacks_hear_of_each_change_in_order_with_the_term(tmp_path: Pa
     def fail(term: Term) -> None:
         raise RuntimeError("a callback that fails changes nothing")
 
+    assert not app.is_leader
     async with app.running(work=False):
-        await until(lambda: len(heard) == 1)
+        await until(lambda: len(heard) == 1 and app.is_leader)
+    assert not app.is_leader
     assert [kind for kind, _ in heard] == ["leads", "follows"]
     assert heard[0][1] == heard[1][1]
     assert (heard[0][1].name, heard[0][1].number) == ("scheduler", 1)

@@ -255,6 +255,12 @@ class Mainspring:
         self.hooks.on_end.append(function)
         return function
 
+    @property
+    def is_leader(self) -> bool:
+        """Whether the scheduler of this process leads, now. For work that only one process may do, use `leadership`: it
+        has a token for the moment after this answer."""
+        return self.leader_hooks.leads()
+
     def on_leader(self, function: AnyLeaderHook) -> AnyLeaderHook:
         """Call a plain or async function with the term when this process begins to lead."""
         self.leader_hooks.add(self.leader_hooks.on_leader, function)

@@ -1,4 +1,5 @@
-"""Leadership for users: `@app.on_leader`, `@app.on_follower`, and `async with app.leadership("name") as led:`.
+"""Leadership for users: `app.is_leader`, `@app.on_leader`, `@app.on_follower`, and
+`async with app.leadership("name") as led:`.
 
 The callbacks report the elections of this process's scheduler. A leadership of one's own is a lock on the app's lease
 with a term of the store: its number is the fencing token, and the history of terms keeps it beside the scheduler's.
@@ -41,6 +42,11 @@ class LeaderHooks:
         self.on_leader: list[LeaderHook] = []
         self.on_follower: list[LeaderHook] = []
         self._changes: asyncio.Queue[tuple[list[LeaderHook], Term]] = asyncio.Queue()
+        self._electors: tuple[Elector, ...] = ()
+
+    def leads(self) -> bool:
+        """Whether an elector of this process leads, and may still trust that it does."""
+        return any(elector.term() is not None for elector in self._electors)
 
     def add(self, hooks: list[LeaderHook], function: LeaderHook) -> None:
         """Declare a callback."""
@@ -56,7 +62,8 @@ class LeaderHooks:
             with suppress(RuntimeError):  # The loop has ended, and the program with it.
                 loop.call_soon_threadsafe(self._changes.put_nowait, (hooks, term))
 
-        for elector in electors:
+        self._electors = tuple(electors)
+        for elector in self._electors:
             elector.on_change.append(hear)
 
     @asynccontextmanager
