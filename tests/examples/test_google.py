@@ -1,5 +1,6 @@
 """The cron of examples/google: one run per job, region and instant, though the zone of the leader is lost."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,8 @@ async def test_jobs_go_on_in_all_regions_though_the_zone_of_the_leader_is_lost(
     assert outcome.verdict.ok, str(outcome.verdict)
     assert {1, 2, 4, 5, 6, 7, 17, 19} <= set(outcome.verdict.judged)
     assert outcome.terms >= 2
+    overloaded = os.getloadavg()[0] > 2 * (os.cpu_count() or 1)
+    assert overloaded or outcome.failover_s < 2, "a new leader, as quickly as the source asks"
     assert outcome.topics == {f"cron-jobs-{region}" for region in REGIONS}
     assert {"us-west", "eu", "asia"} <= outcome.during
     expected = {(job, region, at) for job, ats in outcome.instants.items() for at in ats for region in REGIONS}
