@@ -93,9 +93,11 @@ async def _play(stage: Stage, ledger: Any, tell: Callable[[str], None]) -> Outco
     await client.jobs.trigger("driver_payouts")
     await client.jobs.trigger("weekly_promotions")
     await until(lambda: _payouts(ledger, DRIVERS // 2), "payout of half of the drivers", stage.logs)
-    stage.kill(workers[0])
+    holder = await until(lambda: _holder(stage, ledger), "call that hangs", stage.logs)
+    victim = next(worker for worker in workers if worker.pid != holder)  # The deadline is to end the call, not a kill.
+    stage.kill(victim)
     stage.worker("worker-2")
-    tell(f"{workers[0].name} was killed in the middle of payouts and analytics")
+    tell(f"{victim.name} was killed in the middle of payouts and analytics")
     await until(lambda: _payouts(ledger, DRIVERS), "payout of all drivers", stage.logs)
     tell(f"all {DRIVERS} drivers are paid, also the one whose bank call hung")
     late_s = await _lateness(ledger, run_id, due_at, stage)
@@ -134,6 +136,15 @@ async def _schedule(port: int) -> tuple[int, str, datetime]:
     assert future is not None
     future.raise_for_status()
     return past.status_code, future.json()["job_id"], due_at
+
+
+async def _holder(stage: Stage, ledger: Any) -> int | None:
+    """The process whose call to the bank hangs."""
+    runs = [run async for run in stage.client.runs.list(task="pay_driver", limit=2 * DRIVERS)]
+    stuck = [run.run_id for run in runs if run.args["driver"] == STUCK]
+    began = "SELECT process FROM uber.attempts WHERE run = ANY($1) ORDER BY id LIMIT 1"
+    pid: int | None = await ledger.fetchval(began, stuck)
+    return pid
 
 
 async def _payouts(ledger: Any, count: int) -> bool:
