@@ -1,6 +1,6 @@
 """A FastAPI service that schedules and works by itself: `uvicorn fastapi_service:server`.
 
-POST /videos/v1 answers 202 with the id of a run; GET /runs/ID shows it.
+POST /videos answers 202 with the id of a run; GET /runs/ID shows it, and GET /results/ID waits for its result.
 """
 
 from typing import Annotated, Any
