@@ -65,10 +65,10 @@ def fill_ledger(stage: Stage, job_id: str, step_s: int, count: int) -> None:
     now = time.time_ns() // 1_000
     with closing(sqlite3.connect(stage.store, timeout=PATIENCE_S)) as connection, connection:
         connection.execute(
-            """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+            """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
                INSERT OR IGNORE INTO firings (job_id, fire_at, kind, outcome, created_at)
-               SELECT ?2, ?3 / ?4 * ?4 - n * ?4, 'scheduled', 'succeeded', ?3 FROM numbers""",
-            (count, job_id, now, step_s * 1_000_000),
+               SELECT :job_id, :now / :step * :step - n * :step, 'scheduled', 'succeeded', :now FROM numbers""",
+            {"count": count, "job_id": job_id, "now": now, "step": step_s * 1_000_000},
         )
 
 

@@ -198,14 +198,14 @@ def fill(stage: Stage, count: int, queue: str, state: str) -> None:
     now = time.time_ns() // 1_000
     with closing(sqlite3.connect(stage.store, timeout=PATIENCE_S)) as connection, connection:
         connection.execute(
-            """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < ?1)
+            """WITH RECURSIVE numbers (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM numbers WHERE n < :count)
                INSERT INTO history (id, finished_at, namespace, queue, region, task, args, options, state, reason,
                                     priority, due_at, idx, token, attempt, losses, cancel_reason, progress_note,
                                     created_at)
-               SELECT ?2 || printf('%016d', n), ?3, 'default', ?4, 'default', 'exact', '{"number":1}', '{}', ?5, '',
-                      5, ?3, 0, 1, 1, 0, '', '', ?3
+               SELECT :prefix || printf('%016d', n), :now, 'default', :queue, 'default', 'exact', '{"number":1}', '{}',
+                      :state, '', 5, :now, 0, 1, 1, 0, '', '', :now
                FROM numbers""",
-            (count, encode_time(now), now, queue, state),
+            {"count": count, "prefix": encode_time(now), "now": now, "queue": queue, "state": state},
         )
 
 

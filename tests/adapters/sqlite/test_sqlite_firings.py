@@ -25,7 +25,7 @@ from mainspring.core.planning.plans import Plan
 from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
 from mainspring.errors import TermPassed
 from mainspring.store import RunFilter
-from mainspring.stores.sql import load_queries
+from mainspring.stores.sql import Numbered, load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
@@ -243,7 +243,11 @@ class TestQueries:
         self, store: SqliteStore, topic: str, name: str, values: tuple[object, ...], index: str
     ) -> None:
         def explain(tx: Transaction) -> list[str]:
-            return [row[3] for row in tx.execute(f"EXPLAIN QUERY PLAN {load_queries('sqlite', topic)[name]}", values)]
+            query = load_queries("sqlite", topic)[name]
+            explained = f"EXPLAIN QUERY PLAN {query}"
+            return [
+                row[3] for row in tx.execute(Numbered(explained) if isinstance(query, Numbered) else explained, values)
+            ]
 
         steps = await store._db.read(explain)
         assert any(index in step for step in steps)

@@ -65,7 +65,8 @@ def database() -> Iterator[sqlite3.Connection]:
 
 def test_delivered_runs_are_found_by_their_ids(database: sqlite3.Connection) -> None:
     query = load_queries("sqlite", "dispatch")["delivered"]
-    (first, *_) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query}", [1] * 6)]
+    assert isinstance(query, Numbered)
+    (first, *_) = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query.plain}", query.arrange([1] * 6))]
     assert first == "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)"
 
 

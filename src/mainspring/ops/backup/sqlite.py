@@ -215,7 +215,7 @@ def _fence(tx: Transaction, fact: str) -> None:
     tx.execute("UPDATE workers SET state = 'dead' WHERE state IN ('active', 'draining')")
     # New events follow the newest row, so it moves with the counter, and with those that are not public yet.
     tx.execute(
-        "UPDATE outbox SET position = position + ?1 WHERE position >= min((SELECT max(position) FROM outbox), "
+        "UPDATE outbox SET position = position + ? WHERE position >= min((SELECT max(position) FROM outbox), "
         "(SELECT value + 1 FROM counters WHERE name = 'event_position'))",
         step,
     )
