@@ -19,7 +19,7 @@ from mainspring import Mainspring
 from mainspring.cli.main import run
 from mainspring.core.instants import Instant, load_zone, parse_instant, to_datetime
 from mainspring.core.model import Job
-from mainspring.core.schedules.triggers import CronTrigger
+from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.airflow import read_dags
 from mainspring.ops.migrate.apscheduler_store import PAUSED, read_apscheduler
@@ -324,6 +324,9 @@ with DAG("sales", schedule="0 6 * * 1-5", start_date=pendulum.datetime(2024, 1, 
 hourly = DAG(dag_id="hourly", schedule_interval="@hourly", start_date=datetime(2024, 1, 1))
 by_hand = DAG("by_hand", schedule=None)
 assets = DAG("assets", schedule=[object()])
+ended = DAG("ended", schedule="0 0 * * *", start_date=datetime(2024, 1, 1), end_date=datetime(2026, 6, 1))
+timetable = DAG("timetable", schedule=CronTriggerTimetable("0 1 * * *", timezone="Europe/Berlin"))
+delta = DAG("delta", timetable=DeltaTriggerTimetable(timedelta(hours=2)))
 unknown = DAG("unknown", schedule=os.environ["WHEN"])
 
 @dag(schedule=timedelta(hours=6), start_date=datetime(2024, 1, 1))
@@ -341,6 +344,9 @@ def test_schedules_of_dags_are_read_without_running_them(tmp_path: Path) -> None
     assert any(each.startswith("sla_miss_callback") for each in named["sales"].lost)
     agree(named["sales"])
     agree(named["hourly"])
+    agree(named["ended"])
+    assert job_of(named["timetable"]).trigger == CronTrigger("0 1 * * *", BERLIN)
+    assert isinstance(job_of(named["delta"]).trigger, EveryTrigger)
     assert hourly.trigger == CronTrigger("@hourly", "UTC")
     assert walls(compare(named["rolling"], NOW).ours[:1], "UTC") == ["27 18:00+0000"]
     assert rolling.policy.misfire == "once"

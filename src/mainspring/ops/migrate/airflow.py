@@ -9,6 +9,7 @@ import ast
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from functools import partial
+from itertools import takewhile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
@@ -17,7 +18,7 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, ManualTrigger, Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.ops.migrate.found import Found, left_out, unique_names
+from mainspring.ops.migrate.found import FireTimes, Found, left_out, unique_names
 from mainspring.ops.migrate.their_cron import read_their_cron
 
 _MADE_BY = {"DAG", "dag"}
@@ -27,6 +28,8 @@ _SCHEDULES = ("schedule", "schedule_interval", "timetable")
 _READ = {*_SCHEDULES, "dag_id", "start_date", "end_date", "catchup", "max_active_runs", "tags", "default_args"}
 _IGNORED = {"description", "doc_md", "owner_links", "default_view", "orientation"}
 """What only Airflow's pages show."""
+_CRON_TIMETABLES = {"CronTriggerTimetable", "CronDataIntervalTimetable"}
+_DELTA_TIMETABLES = {"DeltaTriggerTimetable", "DeltaDataIntervalTimetable"}
 Words = Mapping[str, ast.expr]
 
 
@@ -122,7 +125,17 @@ def _make_job(source: str, name: str, words: Words, constants: Words, now: Insta
         updated_at=now,
     )
     theirs = read_their_cron(trigger.expression, "airflow") if isinstance(trigger, CronTrigger) else None
-    return Found(source, name, job, "", tuple(lost), partial(theirs.fires, zone=zone) if theirs else None)
+    if theirs is None:
+        return Found(source, name, job, "", tuple(lost))
+    bounds = (policy.start_at, policy.end_at)
+    return Found(source, name, job, "", tuple(lost), partial(_fires, partial(theirs.fires, zone=zone), bounds))
+
+
+def _fires(fires: FireTimes, bounds: tuple[Instant | None, Instant | None], after: Instant) -> Iterator[Instant]:
+    """Between the start and the end of the DAG."""
+    start, end = bounds
+    due = fires(after) if start is None else fires(max(after, start - 1))
+    return due if end is None else takewhile(lambda instant: instant <= end, due)
 
 
 def _read_schedule(schedule: object, start: object) -> tuple[Trigger, str]:
@@ -134,6 +147,8 @@ def _read_schedule(schedule: object, start: object) -> tuple[Trigger, str]:
             raise InvalidInput("schedule", schedule, "has no counterpart", "use after(…) or a short interval")
         case str():
             return CronTrigger(schedule, zone), zone
+        case CronTrigger():
+            return schedule, schedule.tz
         case timedelta():
             anchor = _instant(start)
             return EveryTrigger(_duration(schedule), anchor), zone
@@ -195,6 +210,10 @@ def _call(node: ast.Call, constants: Words) -> object:
     numbers = {key: value for key, value in words.items() if isinstance(value, int | float)}
     if name in ("timedelta", "duration"):
         return timedelta(*(each for each in args if isinstance(each, int | float)), **numbers)
+    if name in _CRON_TIMETABLES and args:
+        return CronTrigger(str(args[0]), str(words.get("timezone", "UTC")))
+    if name in _DELTA_TIMETABLES and args:
+        return args[0]
     if name in ("timezone", "ZoneInfo") and args:
         return load_zone(str(args[0]))
     if name in ("datetime", "today"):

@@ -42,6 +42,10 @@ def _read_entry(
     if isinstance(expires, datetime):
         lost.append("options.expires: a fixed instant has no counterpart; end_at ends a job")
         expires = None
+    if (priority := options.pop("priority", None)) is not None:
+        lost.append(
+            f"options.priority: {priority} means another order with each broker; set `priority`, 1 is the highest"
+        )
     lost += [f"options.{option}: a job has nothing like it" for option in options]
     task = task_name(entry["task"], app)
     lost += unknown_task(task, app)
