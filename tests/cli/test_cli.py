@@ -358,6 +358,17 @@ class TestHints:
         wrong = cli("run", "show", "nothing", *place)
         assert "`mainspring run list --store sqlite:///other.db --namespace shop`" in wrong.err
 
+    def test_a_remedy_names_the_namespace_also_where_no_command_line_does(
+        self, cli: Terminal, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = cli("run", "submit", "--command", "true", "--namespace", "shop").out.strip()
+        monkeypatch.setenv("MAINSPRING_NAMESPACE", "shop")
+        (cause,) = json.loads(cli("run", "show", run, "--json").out)["causes"]
+        assert "`mainspring worker APP --namespace shop`" in cause["remedy"]
+        attention = json.loads(cli("top", "--once", "--json").out)["attention"]
+        assert any("`mainspring worker APP --namespace shop`" in each["remedy"] for each in attention)
+        assert "APP --namespace shop`" in cli("run", "show", run, "--namespace", "shop").out
+
     def test_a_command_ends_before_the_program_that_it_starts(self) -> None:
         session = Session(namespace="a b")
         completed = session.complete("Say `mainspring scale --max 2 -- worker APP`.")

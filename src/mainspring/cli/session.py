@@ -63,6 +63,8 @@ class Session:
             del place["--server"]
         flags = [f"{flag} {_shown(value)}" for flag, value in place.items() if value is not None]
         verb, dashes, program = command.replace("mainspring", self.program, 1).partition(" -- ")
+        for flag in flags:  # A remedy names its namespace already.
+            verb = verb.replace(f" {flag}", "")
         return " ".join([verb, *flags]) + dashes + program
 
 

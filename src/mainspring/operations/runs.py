@@ -113,7 +113,7 @@ class Runs:
     async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
         run = await self._stored(run_id)
-        causes = explained(await explain_run(self._context, run))
+        causes = explained(await explain_run(self._context, run), run.namespace)
         store = await self._context.open()
         attempts = await store.list_attempts(run.id) if run.attempt or run.state in FINAL else []
         spent = spent_records(spend_time(run, attempts, store.now()))

@@ -178,7 +178,7 @@ async def _measure(scheduler: Backend, situation: Situation) -> Situation:
     )
 
 
-async def _settings(scheduler: Scheduler) -> dict[str, str]:
+async def _settings(scheduler: Backend) -> dict[str, str]:
     """The settings in effect, by name; none where the token does not allow to read them."""
     try:
         return {each.name: each.value for each in (await scheduler.settings()).items}

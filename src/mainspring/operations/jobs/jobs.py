@@ -92,7 +92,7 @@ class Jobs:
         """A job, how its last run stands, and what keeps the job from firing."""
         store, found = await self._context.open(), await self._stored(job)
         progress = progress_of(await _last_run(store, found))
-        causes = explained(await explain_job(self._context, found))
+        causes = explained(await explain_job(self._context, found), found.namespace)
         fields = job_fields(found, self._context.read) | {"schedule_text": in_words(found.trigger)}
         return records.JobStory(**fields, **progress, **causes)
 

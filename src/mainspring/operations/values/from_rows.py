@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
@@ -276,9 +278,20 @@ def worker_record(worker: model.Worker, state: records.WorkerState) -> records.W
     )
 
 
-def explained(causes: Iterable[Cause]) -> dict[str, Any]:
+_COMMAND = re.compile(r"`mainspring (?!server)[^`]+(?=`)")
+"""A command that a remedy names. A server serves all namespaces."""
+
+
+def in_namespace(remedy: str, namespace: str) -> str:
+    """A remedy whose commands reach the namespace of what it is about."""
+    if namespace == model.DEFAULT:
+        return remedy
+    return _COMMAND.sub(lambda found: f"{found[0]} --namespace {shlex.quote(namespace)}", remedy)
+
+
+def explained(causes: Iterable[Cause], namespace: str) -> dict[str, Any]:
     """`why` and `causes` of a job or run, in the same order."""
-    found = list(causes)
+    found = [msgspec.structs.replace(each, remedy=in_namespace(each.remedy, namespace)) for each in causes]
     return {"why": [each.sentence for each in found], "causes": [_cause_record(each) for each in found]}
 
 

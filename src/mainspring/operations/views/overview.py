@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
 
+import msgspec
+
 from mainspring.core.answers import PausedQueue
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY
@@ -18,7 +20,7 @@ from mainspring.core.model import Firing, Job, Run, TermRecord
 from mainspring.core.runs.why import Crowd
 from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
 from mainspring.operations.context import Context
-from mainspring.operations.values.from_rows import job_row, moment, moment_or_none, run_row
+from mainspring.operations.values.from_rows import in_namespace, job_row, moment, moment_or_none, run_row
 from mainspring.operations.views import overview_records
 from mainspring.operations.views.explain import look_around
 from mainspring.store import Backlog, RunFilter, Store
@@ -68,6 +70,7 @@ class Overview:
             *troubled,
             *(_paused(job) for job in paused),
         ]
+        attention = [msgspec.structs.replace(each, remedy=in_namespace(each.remedy, namespace)) for each in attention]
         read = self._context.read
         return overview_records.Overview(
             at=moment(store.now()),
