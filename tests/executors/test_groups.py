@@ -89,9 +89,10 @@ async def count_on_version_2(tmp_path: Path, place: Path) -> None:
     folder.mkdir()
     (tmp_path / "code.py").write_text(VERSION_2)
     here = Path(__file__).parent
-    inner = f"mount -t cgroup2 none {folder} || exit 77; mkdir {folder}/mainspring-test || exit 77; "
-    inner += f"{sys.executable} {tmp_path / 'code.py'} {here} {folder}/mainspring-test {place / 'pids'}; "
-    inner += f"find {folder}/mainspring-test -mindepth 1 -type d; rmdir {folder}/mainspring-test"
+    own = folder / f"mainspring-test-{os.getpid()}"  # Another test may be at it: the hierarchy is the host's.
+    inner = f"mount -t cgroup2 none {folder} || exit 77; mkdir {own} || exit 77; "
+    inner += f"{sys.executable} {tmp_path / 'code.py'} {here} {own} {place / 'pids'}; "
+    inner += f"find {own} -mindepth 1 -type d; rmdir {own}"
     process = await asyncio.create_subprocess_exec(
         "unshare", "-m", "sh", "-c", inner, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
     )

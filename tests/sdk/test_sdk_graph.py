@@ -228,7 +228,7 @@ async def test_what_cannot_be_part_of_a_graph_is_refused(work: Work, tmp_path: P
     with pytest.raises(InvalidInput, match="limit"):
         cut.map([{"number": 1}], limit=0)
     with pytest.raises(InvalidInput, match="neither a call nor a graph"):
-        work.app.chain(cut.call(1), cut)  # type: ignore[arg-type]  # What is refused.
+        work.app.chain(cut.call(1), cut)  # type: ignore[call-overload]  # What is refused.
     with pytest.raises(InvalidInput, match="selects every run"):
         await work.app.runs.cancel_all()
 
