@@ -180,6 +180,10 @@ def wait_for(condition: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
+def is_hidden(pid: int) -> bool:
+    return Path(f"/proc/{pid}/environ").stat().st_uid == 0
+
+
 def are_hidden(user: int) -> bool:
     """Whether no process of a user is just starting, for a second: a program hides its memory as the first thing that
     it does, and a process that opened that before keeps it open (docs/executors.md)."""
@@ -212,6 +216,15 @@ async def test_a_command_finds_no_secret_of_the_worker_anywhere(
         assert worker.poll() is None
 
 
+async def test_a_process_is_hidden_before_it_imports_an_app(app: Mainspring, folder: Path) -> None:
+    (folder / "slow.py").write_text("import time\nopen('importing', 'w').close()\ntime.sleep(5)\n" + APP)
+    for command in ("worker", "up", "server"):
+        with running(folder, 65_534, command, "slow.py", MAINSPRING_PORT="0") as process:
+            wait_for((folder / "importing").exists)
+            assert is_hidden(process.pid), command
+            (folder / "importing").unlink()
+
+
 async def test_the_environment_of_a_worker_and_of_its_pool_shows_none_not_even_to_root(
     app: Mainspring, folder: Path
 ) -> None:
@@ -225,6 +238,20 @@ async def test_the_environment_of_a_worker_and_of_its_pool_shows_none_not_even_t
             assert not set(CONFIGURED) & set(names)
             assert listen.startswith("postgresql://mainspring"), "another app in this process still finds its way"
             assert "MAINSPRING_SECRET" not in kept, "a worker has no use for the key"
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="needs bubblewrap")
+@pytest.mark.parametrize(("isolation", "seen"), [("none", True), ("limits", False), ("sandbox", False)])
+async def test_a_confined_command_does_not_see_a_worker_that_is_not_root(
+    app: Mainspring, folder: Path, isolation: str, seen: bool
+) -> None:
+    with running(folder, 65_534, "worker", MAINSPRING_ISOLATION=isolation) as worker:
+        argv = ["sh", "-c", f"test -e /proc/{worker.pid}/environ && echo seen"]
+        handle = await app.submit("command", {"argv": argv, "success": [0, 1]}, retry=Retry(0))
+        run = await ended(app, handle)
+        assert run.state == "succeeded", run.reason
+        store = await app.open()
+        assert [line.text for _, line in await store.list_logs(handle.id)] == ["seen"] * seen
 
 
 async def test_root_confines_commands_says_so_and_cannot_be_asked_not_to(app: Mainspring, folder: Path) -> None:

@@ -10,8 +10,10 @@ import click
 from mainspring.cli.lazy import Entry, LazyGroup, SourceGroup
 from mainspring.cli.output.errors import explain
 from mainspring.cli.session import Session
+from mainspring.executors.launching.kernel import hide_memory
 from mainspring.version import VERSION
 
+_LONG_LIVED = frozenset({"up", "server", "worker"})
 _JOBS = {
     "list": Entry("mainspring.cli.jobs.show:list_jobs", "List jobs, their next fire time and how they last ended."),
     "show": Entry("mainspring.cli.jobs.show:show", "Show a job, what became of its firings, and why it does not fire."),
@@ -140,4 +142,6 @@ def run(args: Sequence[str], *, program: str = "mainspring", app: str | None = N
 
 def main() -> None:
     """The program."""
+    if _LONG_LIVED.intersection(sys.argv):
+        hide_memory()  # Before the rest is imported: their environment may hold secrets.
     sys.exit(run(sys.argv[1:]))
