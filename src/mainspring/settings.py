@@ -545,7 +545,7 @@ def _nearest(name: str) -> str:
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
-    """Variables of the environment that look like settings and are none.
+    """Variables of the environment that look like settings but are not.
 
     InvalidInput for one that is nearly the name of a setting: a program that ignored `MAINSPRING_STROE` would work on
     another store than the configured one.

@@ -175,7 +175,7 @@ class Connection:
             await client.aclose()
 
     async def pause(self, failures: int) -> bool:
-        """Wait before the next attempt at a stream that broke; False once it is enough."""
+        """Wait before the next attempt at a stream that broke; False if no attempt is left."""
         wait = self._wait(failures, None)
         if wait is not None:
             await asyncio.sleep(wait)

@@ -1,14 +1,14 @@
 /** The records of the API. Made by scripts/ui-types from the OpenAPI document: change the code, then run it. */
 
 export interface ActJobsBody {
-  action: "pause" | "resume" | "trigger";
-  jobs?: string[];
   app?: string;
   task?: string;
   tag?: string;
-  queue?: string;
-  q?: string;
   state?: "active" | "paused";
+  queue?: string;
+  action: "pause" | "resume" | "trigger";
+  jobs?: string[];
+  q?: string;
   limit?: number;
   cursor?: string;
   dry_run?: boolean;
@@ -16,8 +16,6 @@ export interface ActJobsBody {
 }
 
 export interface ActRunsBody {
-  action: "cancel" | "retry";
-  run_ids?: string[];
   state?: ("blocked" | "cancelled" | "failed" | "pending" | "running" | "skipped" | "succeeded")[];
   job?: string;
   task?: string;
@@ -29,9 +27,11 @@ export interface ActRunsBody {
   late?: "10m" | "1d" | "1h" | "1m";
   took?: "10m" | "1d" | "1h" | "1m";
   submitted_by?: string;
-  error?: string;
   since?: string;
   until?: string;
+  action: "cancel" | "retry";
+  run_ids?: string[];
+  error?: string;
   limit?: number;
   cursor?: string;
   dry_run?: boolean;
@@ -688,12 +688,12 @@ export interface JobChange {
 }
 
 export interface JobQuery {
-  name?: string;
   app?: string;
   task?: string;
   tag?: string;
   state?: "active" | "paused";
   queue?: string;
+  name?: string;
   q?: string;
   last?: boolean;
   recent?: number;

@@ -33,7 +33,7 @@ SUCCESSES = ("success", "succeeded", "complete", "completed", "ok")
 
 
 async def complete_run(request: Request) -> Response:
-    """A run has succeeded. Repeated, it answers the same; with an older token it is refused."""
+    """A run has succeeded. A repeated report gets the same answer; one with an older token is refused."""
     return await _complete(request, await _claimed_run(request))
 
 

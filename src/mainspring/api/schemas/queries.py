@@ -21,15 +21,20 @@ class ReasonQuery(msgspec.Struct, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(max_length=1_000)] | UnsetType = UNSET
 
 
-class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which jobs to list."""
+class JobFilterFields(msgspec.Struct, forbid_unknown_fields=True):
+    """The filters of jobs that lists and bulk actions share: see `operations.filters.JobFilters`."""
 
-    name: Annotated[str, Meta(max_length=LONGEST_NAME, description="the one of this name")] | UnsetType = UNSET
     app: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     tag: Name | UnsetType = UNSET
     state: Literal["active", "paused"] | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
+
+
+class JobQuery(JobFilterFields, forbid_unknown_fields=True):
+    """Which jobs to list."""
+
+    name: Annotated[str, Meta(max_length=LONGEST_NAME, description="the one of this name")] | UnsetType = UNSET
     q: Annotated[str, Meta(min_length=1, max_length=LONGEST_NAME, description="part of the name")] | UnsetType = UNSET
     last: Annotated[bool, Meta(description="each with the newest row of its ledger")] | UnsetType = UNSET
     recent: (
@@ -47,8 +52,8 @@ class JobQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | UnsetType = UNSET
 
 
-class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which runs to count."""
+class RunFilterFields(msgspec.Struct, forbid_unknown_fields=True):
+    """The filters of runs that lists, counts and bulk actions share: see `operations.filters.RunFilters`."""
 
     state: list[State] | UnsetType = UNSET
     job: Name | UnsetType = UNSET
@@ -65,7 +70,11 @@ class CountQuery(msgspec.Struct, forbid_unknown_fields=True):
     until: InstantText | UnsetType = UNSET
 
 
-class RunQuery(CountQuery, forbid_unknown_fields=True):
+class CountQuery(RunFilterFields, forbid_unknown_fields=True):
+    """Which runs to count."""
+
+
+class RunQuery(RunFilterFields, forbid_unknown_fields=True):
     """Which runs to list. `since` and `until` are about when a run was due, or submitted."""
 
     id: (

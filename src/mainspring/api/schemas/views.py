@@ -9,9 +9,7 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from mainspring.api.schemas.bodies import Cursor, JobChange, Limit
-from mainspring.api.schemas.queries import ErrorId
-from mainspring.core.answers import Delay
-from mainspring.core.states import State
+from mainspring.api.schemas.queries import ErrorId, JobFilterFields, RunFilterFields
 from mainspring.operations.values.json_types import LARGEST, InstantText, Name, Span, Text
 from mainspring.operations.views.records import JobAction, RunAction
 from mainspring.operations.views.tasks import FacetName
@@ -23,42 +21,24 @@ Width = Annotated[
 Fewer = Annotated[int, Meta(ge=1, le=200, description="how many on a page, at most 200")]
 
 
-class ActRunsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ActRunsBody(RunFilterFields, forbid_unknown_fields=True, kw_only=True):
     """What to do with which runs: these, or all that a filter fits."""
 
     action: RunAction
     run_ids: Annotated[list[Name], Meta(min_length=1, max_length=1_000)] | UnsetType = UNSET
-    state: list[State] | UnsetType = UNSET
-    job: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    queue: Name | UnsetType = UNSET
-    worker: Name | UnsetType = UNSET
-    region: Name | UnsetType = UNSET
-    key: Name | UnsetType = UNSET
-    late: Delay | UnsetType = UNSET
-    took: Delay | UnsetType = UNSET
-    submitted_by: Name | UnsetType = UNSET
     error: ErrorId | UnsetType = UNSET
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=1_000, description="the most runs")] | UnsetType = UNSET
     cursor: Name | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="only say how many, with a sample")] | UnsetType = UNSET
     reason: Text | UnsetType = UNSET
 
 
-class ActJobsBody(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class ActJobsBody(JobFilterFields, forbid_unknown_fields=True, kw_only=True):
     """What to do with which jobs: these, or all that a filter fits."""
 
     action: JobAction
     jobs: Annotated[list[Name], Meta(min_length=1, max_length=1_000)] | UnsetType = UNSET
-    app: Name | UnsetType = UNSET
-    task: Name | UnsetType = UNSET
-    tag: Name | UnsetType = UNSET
-    queue: Name | UnsetType = UNSET
     q: Annotated[Name, Meta(description="part of the name")] | UnsetType = UNSET
-    state: Literal["active", "paused"] | UnsetType = UNSET
     limit: Annotated[int, Meta(ge=1, le=1_000, description="the most jobs")] | UnsetType = UNSET
     cursor: Name | UnsetType = UNSET
     dry_run: Annotated[bool, Meta(description="only say which")] | UnsetType = UNSET

@@ -20,7 +20,7 @@ _HOME = re.compile(r"~[A-Za-z0-9_.-]*(?=[/\s]|$)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _CONTINUED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'|\\\n""")
-"""A line break that is escaped is none, except between quotes."""
+"""An escaped line break does not count, except between quotes."""
 _LONGEST_SHOWN = 100
 _WORD_END = re.compile(r"[\s|&;<>()]")
 
@@ -46,7 +46,7 @@ def split_command(text: str, field: str = "command", shell: str = "sh -c") -> li
 def find_shell_syntax(text: str) -> str:
     """The first part of a text that a shell would not pass on as a word, or as a part of one; empty if there is none.
 
-    A glob in a URL is none: no shell finds a file of such a name.
+    A glob in a URL does not count: no shell finds a file of such a name.
     """
     text = text.strip()
     if match := _ASSIGNMENT.match(text):

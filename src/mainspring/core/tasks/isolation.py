@@ -138,7 +138,7 @@ def format_isolation(isolation: Isolation) -> str:
 
 
 def parse_size(value: Size, field: str) -> int:
-    """A number of bytes; InvalidInput if it is none."""
+    """A number of bytes; InvalidInput if it is not one."""
     if isinstance(value, int) and not isinstance(value, bool):
         return _some(value, field)
     match = _SIZE.fullmatch(value.strip().lower()) if isinstance(value, str) else None

@@ -26,7 +26,7 @@ class ContainerRefused(Exception):
 
 
 def read_spec(attempt: AttemptContext, settings: Settings) -> ContainerSpec:
-    """The container of a run. ContainerRefused if it is none, or if its image is not allowed."""
+    """The container of a run. ContainerRefused if it is not one, or if its image is not allowed."""
     try:
         spec = msgspec.json.decode(attempt.claim.args, type=ContainerSpec)
     except ValueError as error:

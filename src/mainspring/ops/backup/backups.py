@@ -34,7 +34,7 @@ ABANDONED: Duration = DAY
 
 
 class Broken(msgspec.Struct, frozen=True):
-    """A folder among the backups that is none: damaged, cut off, or something else."""
+    """A folder among the backups that is not a backup: damaged, cut off, or something else."""
 
     name: str
     problem: str

@@ -73,7 +73,7 @@ FIRST_COST_S = 0.0002
 MANY = 100
 """Fewer firings say little about the cost of one among many."""
 _FROM_NOW_ON = 2**62
-"""Asked for changes after this number, the store returns none, and its newest number."""
+"""For changes after this number, the store returns none, and its newest number."""
 
 UPSTREAM_LOOK = 20 * MILLISECOND
 """How soon to look again for the firing of an upstream job at the same instant."""

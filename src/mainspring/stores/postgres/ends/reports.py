@@ -179,7 +179,7 @@ async def back_to_pending(tx: Transaction, rows: Sequence[Pending]) -> None:
 
 
 async def hand_back(tx: Transaction, claims: Sequence[Token]) -> int:
-    """Give claims back, those that still hold; how many."""
+    """Give back the claims that are still valid; returns how many."""
     runs = still_claimed(claims, await load_claimed(tx, [run_id for run_id, _ in claims]))
     cancelled: dict[str, Ended] = {}
     returned: dict[str, Pending] = {}

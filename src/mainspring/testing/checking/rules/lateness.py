@@ -60,7 +60,7 @@ def _late_firings(stories: Stories) -> Iterator[Finding]:
 
 
 def _timed_by(stories: Stories, story: RunStory) -> list[Record]:
-    """What says when a run was due."""
+    """The record that says when a run was due."""
     run = story.run
     if story.new is not None or run is None or run.job_id is None or run.fire_at is None:
         return origin(stories, story)

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 def earliest(record: Record) -> Instant:
-    """Not before this did it take effect; and if it was answered, not after `store`."""
+    """It took effect then or later; and if it was answered, not after `store`."""
     return record.store if record.sent is None else record.sent
 
 

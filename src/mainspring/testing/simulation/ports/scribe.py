@@ -149,7 +149,7 @@ class Scribe:
             self._job(call, await store.get_job(call.args[1], name))
 
     def _term(self, call: SeenCall, term: Term) -> None:
-        if term not in self._terms:  # Asked again after a lost reply, the store repeats itself.
+        if term not in self._terms:  # After a lost reply, the store repeats its answer.
             self._terms.add(term)
             self._add("term", call, "ok", name=term.name, term=term.number)
 
