@@ -152,6 +152,18 @@ def test_nothing_passes_unseen_through_getattr() -> None:
     assert [named(path) for path in found] == []
 
 
+def test_what_a_store_can_do_is_an_attribute() -> None:
+    """A store may be wrapped by several layers: only the outermost would be an instance of the class asked for."""
+    asked = re.compile(r"isinstance\([^)]*\b\w+(?:Store|Layer)\b")
+    found = [
+        f"{named(path)}: {line.strip()}"
+        for path, text in TEXTS.items()
+        for line in text.splitlines()
+        if asked.search(line)
+    ]
+    assert found == []
+
+
 def test_there_is_no_pickle_and_no_import_from_data() -> None:
     for path, text in TEXTS.items():
         assert not re.search(r"^\s*(import|from) (pickle|dill|cloudpickle|marshal|shelve)\b", text, re.MULTILINE), path

@@ -137,20 +137,19 @@ def open_store(url: str, settings: Settings, clock: Clock) -> Store:
         from mainspring.services.announcer import Announcer
 
         bare.on_accepted(Announcer(store, broker, clock))
-    return store if settings.otel is None else _observed(store, settings.otel, clock)
+    return store if settings.otel is None else _observed(store, settings.otel)
 
 
-def _observed(store: Store, url: str, clock: Clock) -> Store:
+def _observed(store: Store, url: str) -> Store:
     """The store with spans around its calls. Spans and metrics are exported to a collector."""
     need_packages("otel", url, "otel", ("opentelemetry.sdk", "opentelemetry.exporter.otlp.proto.http"))
     from mainspring.services.metric_families import process_families
-    from mainspring.services.telemetry.exporting import MetricsExport, open_provider
+    from mainspring.services.telemetry.exporting import MetricsExport, open_tracing
     from mainspring.services.telemetry.traced_store import TracedStore
-    from mainspring.services.telemetry.tracing import Tracing
 
     export = MetricsExport(url, lambda: process_families(store.metrics, store.strain()))
     export.start()
-    return TracedStore(store, Tracing(open_provider(url), clock), on_closing=export.end)
+    return TracedStore(store, open_tracing(url), on_closing=export.end)
 
 
 def join_traces(settings: Settings) -> Callable[[Mapping[str, str]], AbstractContextManager[None]]:
@@ -569,7 +568,7 @@ def build_worker(
     executors = find_executors(app, settings.concurrency, settings)
     task_loop.call_soon_threadsafe(executors.prepare)
     worker = WorkerService(
-        *(store, row, _traced(executors, store, settings), task_loop, settings, app.clock, random),
+        *(store, row, _traced(executors, settings), task_loop, settings, app.clock, random),
         on_unstoppable=on_unstoppable or end_process,
         on_stopped=executors.close,
         on_replaced=on_replaced,
@@ -583,11 +582,11 @@ def build_worker(
     return worker
 
 
-def _traced(executors: ExecutorRegistry, store: Store, settings: Settings) -> Callable[[str], Executor]:
-    """The executors, within spans if the store is traced."""
+def _traced(executors: ExecutorRegistry, settings: Settings) -> Callable[[str], Executor]:
+    """The executors; within spans if the settings name a collector."""
     if settings.otel is None:
         return executors
+    from mainspring.services.telemetry.exporting import open_tracing
     from mainspring.services.telemetry.traced_executors import trace_executors
-    from mainspring.services.telemetry.traced_store import TracedStore
 
-    return trace_executors(executors, store.tracing) if isinstance(store, TracedStore) else executors
+    return trace_executors(executors, open_tracing(settings.otel))

@@ -39,6 +39,7 @@ from prometheus_client.samples import Sample
 
 from mainspring.clock import Clock, SystemClock
 from mainspring.process.secrets import environment
+from mainspring.services.telemetry.tracing import Tracing
 from mainspring.version import VERSION
 
 log = logging.getLogger("mainspring")
@@ -64,6 +65,12 @@ def open_provider(url: str) -> trace.TracerProvider:
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=f"{url.rstrip('/')}/v1/traces")))
     trace.set_tracer_provider(provider)
     return provider
+
+
+@cache
+def open_tracing(url: str) -> Tracing:
+    """The spans of this process. Stores and executors share them, whatever layers a store has."""
+    return Tracing(open_provider(url), SystemClock())
 
 
 class RunBudget(Sampler):
