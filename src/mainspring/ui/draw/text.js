@@ -84,10 +84,10 @@ export function length(ms) {
   return words.join(" ");
 }
 
-/** A length as the server writes it, `1h30m` or `169us`, to be read: `1 h 30 m`, `169 µs`.
+/** A length as the server writes it, `1h30m` or `1s136ms493us`, to be read in at most two units: `1 h 30 m`, `1 s 136 ms`.
  * @param {string} text */
 export function spaced(text) {
-  return text.replaceAll("us", "µs").replace(/(\d)(µs|ms|[smhd])/g, "$1 $2 ").trim();
+  return text.replaceAll("us", "µs").replace(/(\d)(µs|ms|[smhd])/g, "$1 $2 ").trim().split(" ").slice(0, 4).join(" ");
 }
 
 /** How far an instant is from now: `in 3 h`, `2 m ago`.

@@ -1,5 +1,5 @@
 /** Signing in: a token is exchanged for a cookie that scripts cannot read. */
-import { send } from "../api.js";
+import { Problem, send } from "../api.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { start } from "../live.js";
 import { Trouble } from "../parts/page.js";
@@ -24,7 +24,7 @@ export function Login({ over = false }) {
       await whoAmI();
       start();
     } catch (problem) {
-      setError(/** @type {Error} */ (problem));
+      setError(problem instanceof Problem ? Object.assign(problem, { remedy: "" }) : /** @type {Error} */ (problem));  // The remedy is for programs.
     }
   };
   const submit = (/** @type {any} */ event) => {

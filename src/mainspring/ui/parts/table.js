@@ -104,7 +104,7 @@ export function Table({ columns, rows, href, id, label, more, chosen, onChoose }
   return html`<div class="table">
     <table aria-label=${label} aria-rowcount=${isLong ? rows.length + 1 : null}>
       <thead><tr>
-        ${onChoose && html`<th class="tight"><input type="checkbox" aria-label="select all shown" checked=${all} onChange=${chooseAll} /></th>`}
+        ${onChoose && html`<th class="tight" data-label="select all shown"><input type="checkbox" aria-label="select all shown" checked=${all} onChange=${chooseAll} /></th>`}
         ${columns.map((each) => (each.name ? html`<th scope="col" class=${each.number ? "number" : ""}>${each.name}</th>` : html`<td></td>`))}
       </tr></thead>
       <tbody ref=${body}>
