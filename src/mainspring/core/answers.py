@@ -20,6 +20,8 @@ class ServerFacts(msgspec.Struct, frozen=True):
     """Product and version, such as `RabbitMQ 3.10.8`."""
     now: Instant | None = None
     """The server's clock, if its protocol reports it."""
+    behind: str = ""
+    """Which of its copies are not in sync, for people; empty if all are, or if it keeps none."""
 
 
 class Renewal(msgspec.Struct, frozen=True):

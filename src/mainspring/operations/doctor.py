@@ -91,6 +91,7 @@ async def look_at_adapter(
             server = await adapter.describe()
         except MainspringError as error:  # It works; a version is not worth a failure.
             return Seen(f"{detail}; its version is not known: {error}")
+        detail = f"{detail}; {server.behind}" if server.behind else detail
         return Seen(detail, server.version, None if server.now is None else now() - server.now)
     finally:
         await adapter.close()

@@ -23,6 +23,7 @@ from mainspring.conformance.broker import Elapse
 from mainspring.conformance.store.samples import TTL, a_run, a_worker, submit
 from mainspring.core.instants import Duration
 from mainspring.core.load.scaling import ScalingPolicy
+from mainspring.drivers.kafka.link import out_of_sync
 from mainspring.operations.operations import Operations
 from mainspring.ops.scaling.autoscaler import Autoscaler, Scope
 from mainspring.ops.scaling.fleet import Fleet
@@ -187,3 +188,9 @@ class TestKafka(BrokerConformance):
     async def kill(self, subscription: Subscription) -> None:
         """A group excludes a member that is silent; its partitions go to others."""
         await subscription.close()
+
+
+def test_partitions_whose_replicas_are_not_in_sync_are_counted() -> None:
+    good, behind = {"replicas": [1, 2], "isr": [2, 1]}, {"replicas": [1, 2], "isr": [1]}
+    assert out_of_sync([{"partitions": [good]}, {"partitions": []}]) == ""
+    assert out_of_sync([{"partitions": [good, behind]}]).startswith("1 of 2 partitions")

@@ -103,6 +103,13 @@ class KafkaLink:
                 raise self.unavailable(f"the topic {name} cannot be created: {for_code(code).__name__}")
 
 
+def out_of_sync(topics: Sequence[Mapping[str, Any]]) -> str:
+    """How many partitions have replicas that are not in sync, as metadata describes them; empty if none has."""
+    partitions = [partition for topic in topics for partition in topic["partitions"]]
+    behind = sum(len(partition["isr"]) < len(partition["replicas"]) for partition in partitions)
+    return f"{behind} of {len(partitions)} partitions have replicas that are not in sync" if behind else ""
+
+
 Record = tuple[str, bytes | None, bytes, list[tuple[str, bytes]]]
 """Topic, key, value and headers. A record without a key may go to any partition."""
 
@@ -168,11 +175,12 @@ class KafkaPublisher:
         async with self._link.explained():
             cluster = await bounded(admin.describe_cluster(), CONNECT_S)
             nodes = cluster["brokers"]
+            topics: Any = await bounded(admin.describe_topics(), CONNECT_S)
             answer: Any = await bounded(admin._client.send(nodes[0]["node_id"], ApiVersionRequest()), CONNECT_S)
         fetch = max((most for key, _, most in answer.api_versions if key == _FETCH), default=0)
         release = next((f"{name} or newer" for least, name in _RELEASES if fetch >= least), "older than 2.3")
         brokers = "1 broker" if len(nodes) == 1 else f"{len(nodes)} brokers"
-        return ServerFacts(f"Kafka {release} ({brokers}, cluster {cluster['cluster_id']})")
+        return ServerFacts(f"Kafka {release} ({brokers}, cluster {cluster['cluster_id']})", behind=out_of_sync(topics))
 
     async def close(self) -> None:
         """Let go of the clients."""

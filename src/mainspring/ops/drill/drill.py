@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.adapter import Describes
 from mainspring.broker import Place
 from mainspring.core.instants import MINUTE, SECOND, Duration, Instant
 from mainspring.core.model import DEFAULT
@@ -153,7 +154,8 @@ class Drill:
         return "a URL with both hosts leads to the primary"
 
     async def _ask_broker(self) -> str:
-        """Whether the broker takes a message; it names no run, so workers ignore it."""
+        """Whether the broker takes a message, and its replicas are in sync. The message names no run, so workers ignore
+        it."""
         from mainspring.operations.doctor import look_at_broker
         from mainspring.wiring import open_broker
 
@@ -161,7 +163,10 @@ class Drill:
         broker = open_broker(self._app.settings, self._app.clock, store.metrics)
         assert broker is not None, "the caller has checked that there is one"
         try:
-            return await look_at_broker(broker, Place(self._app.settings.namespace, DEFAULT, DEFAULT))
+            found = await look_at_broker(broker, Place(self._app.settings.namespace, DEFAULT, DEFAULT))
+            behind = (await broker.describe()).behind if isinstance(broker, Describes) else ""
+            need(not behind, behind)
+            return found
         finally:
             await broker.close()
 
