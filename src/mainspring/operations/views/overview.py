@@ -70,6 +70,7 @@ class Overview:
             *troubled,
             *(_paused(job) for job in paused),
         ]
+        namespace = self._context.namespace
         attention = [msgspec.structs.replace(each, remedy=in_namespace(each.remedy, namespace)) for each in attention]
         read = self._context.read
         return overview_records.Overview(
