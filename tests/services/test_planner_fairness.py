@@ -13,7 +13,7 @@ from test_planners import Leadership, Leads
 
 from mainspring.core.instants import HOUR, MILLISECOND, SECOND, Duration
 from mainspring.core.model import Job, JobPolicy
-from mainspring.core.planning.plans import Plan, runs_in
+from mainspring.core.planning.plans import Plan, plan, runs_in
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.services.scheduler import planner as planner_module
 from mainspring.store import Fired, RunFilter
@@ -135,8 +135,6 @@ async def test_namespaces_share_what_is_written_at_first(
 async def test_jobs_that_take_long_to_plan_do_not_delay_others(
     store: Any, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan = planner_module.plan
-
     def plan_slowly(job: Job, *args: Any) -> Plan:
         clock.advance("30ms" if job.namespace == "bad" else "0s")
         return plan(job, *args)
