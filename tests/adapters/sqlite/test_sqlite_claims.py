@@ -69,3 +69,15 @@ async def test_runs_past_their_starting_deadline_are_not_claimed_however_many_ca
     assert await store.claim(WORKER, 100, MINUTE, "strict") == []
     assert await store.count_runs("default") == {"skipped": count}
     await store.close()
+
+
+async def test_dependants_that_end_with_one_run_end_together(tmp_path: Path) -> None:
+    store = SqliteStore(str(tmp_path / "fan.db"), CLOCK, inline=True)
+    head, *rest = new_runs(IdSource(CLOCK).batch(1_001), "{}")
+    await store.submit([head, *(msgspec.structs.replace(run, after=(head.id,)) for run in rest)])
+    deletions: set[str] = set()
+    store._db._writer.set_trace_callback(lambda text: deletions.add(text) if "DELETE FROM runs" in text else None)
+    await store.request_cancel("default", head.id, "not needed")
+    assert len(deletions) <= 2, "every other write waits for it"
+    assert (await store.count_runs("default"))["skipped"] == 1_000
+    await store.close()

@@ -7,6 +7,7 @@ An end may end others (a dependant whose upstream failed), so endings are proces
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -48,27 +49,33 @@ def cancel_run(tx: Transaction, run_id: str, reason: str) -> State | None:
 
 def end_unstarted(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> int:
     """End runs that are blocked or pending, and all that follows from it; how many of the given ones ended."""
-    ended = list(_move(tx, endings))
+    ended = _move(tx, endings)
     follow(tx, ended)
     return len(ended)
 
 
-def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> Iterable[Ended]:
+def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> list[Ended]:
+    """All at once: ten thousand dependants may end with one run, and every other write waits for that."""
+    rows, verdicts = dict[str, tuple[Any, ...]](), dict[str, Next]()
     for run_id, verdict in endings:
         row = tx.execute(_Q["unstarted"], (run_id,)).fetchone()
-        if row is None:
-            continue
-        seq, _, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
-        move_to_history(tx, [(seq, *unattempted(verdict, tx.now))])
-        if state == BLOCKED:
-            tx.execute(_Q["drop_edges"], (run_id,))
-        kind = f"run.{verdict.state}"
+        if row is not None and run_id not in rows:
+            rows[run_id], verdicts[run_id] = row, verdict
+    if not rows:
+        return []
+    move_to_history(tx, [(row[0], *unattempted(verdicts[run_id], tx.now)) for run_id, row in rows.items()])
+    tx.executemany(_Q["drop_edges"], [(run_id,) for run_id, row in rows.items() if row[4] == BLOCKED])
+    ended = []
+    for run_id, row in rows.items():
+        _, _, namespace, task, _, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
+        state, reason = verdicts[run_id].state, verdicts[run_id].reason
         tx.events.append(
-            Event(kind, tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=verdict.reason)
+            Event(f"run.{state}", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
         )
         names = None if gates is None else _names.decode(gates)
-        yield Ended(run_id, namespace, verdict.state, verdict.reason, job_id, fire_at, region, idx, dependants, lines,
-                    names, False, options)  # fmt: skip
+        ended.append(Ended(run_id, namespace, state, reason, job_id, fire_at, region, idx, dependants, lines,
+                           names, False, options))  # fmt: skip
+    return ended
 
 
 def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
