@@ -9,18 +9,14 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.core.model import JobPolicy
 from mainspring.core.runs.outcome import Next
 from mainspring.core.states import CANCELLED
 from mainspring.errors import Conflict, InvalidInput, NotFound, StoreMismatch
 from mainspring.ops.backup.archive import Progress, Writer, check_file, unpacked
 from mainspring.ops.backup.manifest import Manifest, Part, Partition, Snapshot
-from mainspring.ops.backup.settling import EPOCH_STEP, Settled, settle
-from mainspring.ops.backup.sqlite import is_after
+from mainspring.ops.backup.settling import EPOCH_STEP, Settled, after_jobs_in, settle
 from mainspring.process.urls import show_url
 from mainspring.store import Store
 from mainspring.stores.postgres.ends.endings import end_unstarted
@@ -58,7 +54,6 @@ _COLUMNS = """
 SELECT attname FROM pg_attribute
 WHERE attrelid = ('mainspring.' || $1)::regclass AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
-_policy = msgspec.json.Decoder(JobPolicy)
 
 
 async def _open(url: str) -> Connection:
@@ -288,7 +283,7 @@ async def _skip_after_jobs(tx: Transaction, reason: str) -> int:
     rows = await tx.fetch(
         'SELECT id, "trigger", policy, next_fire_at FROM mainspring.jobs WHERE next_fire_at IS NOT NULL'
     )
-    due = [(row[0], row[3], _policy.decode(row[2]).regions[0]) for row in rows if is_after(row[1])]
+    due = after_jobs_in(rows)
     await tx.many(
         "INSERT INTO mainspring.firings (job_id, fire_at, region, kind, outcome, reason, created_at, finished_at) "
         "VALUES ($1, $2, $3, 'after', 'skipped', $4, $5, $5) ON CONFLICT DO NOTHING",

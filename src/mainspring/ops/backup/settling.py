@@ -14,15 +14,16 @@ ended may have ended. So a restore begins a new epoch, at an instant of the stor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
 import msgspec
 
 from mainspring.core.answers import Change
 from mainspring.core.instants import Instant, format_instant
-from mainspring.core.model import DEFAULT, Job
+from mainspring.core.model import DEFAULT, Job, JobPolicy
 from mainspring.core.planning.plans import Calendars, pass_over
+from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.errors import StoreError
 from mainspring.ops.backup.archive import Progress
 from mainspring.ops.backup.manifest import Manifest
@@ -32,6 +33,8 @@ EPOCH_STEP = 1_000_000_000
 """By how much terms, tokens and positions are raised after a restore: more than a store uses between a backup and its
 loss."""
 BATCH = 500
+_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
+_policy = msgspec.json.Decoder(JobPolicy)
 
 
 class Ground(Protocol):
@@ -112,3 +115,12 @@ async def _skip_instants(store: Store, epoch: Instant, reason: str) -> int:
 def _check_applied(job: Job, applied: bool) -> None:
     if not applied:
         raise StoreError(f"job {job.name} changed during the restore: stop all other processes and restore again")
+
+
+def after_jobs_in(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Instant, str]]:
+    """The `after` jobs among rows of id, trigger, policy and next fire time: id, that time and first region."""
+    return [
+        (job_id, fire_at, _policy.decode(policy).regions[0])
+        for job_id, trigger, policy, fire_at in rows
+        if isinstance(_trigger.decode(trigger), AfterTrigger)
+    ]

@@ -11,18 +11,14 @@ from hashlib import sha256
 from pathlib import Path
 from urllib.parse import quote
 
-import msgspec
-
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
-from mainspring.core.model import JobPolicy
 from mainspring.core.runs.outcome import Next
-from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import CANCELLED
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.ops.backup.archive import Progress, Writer, check_file, chunks, sync_folder, unpacked
 from mainspring.ops.backup.manifest import Manifest, Part, Snapshot
-from mainspring.ops.backup.settling import EPOCH_STEP, Settled, settle
+from mainspring.ops.backup.settling import EPOCH_STEP, Settled, after_jobs_in, settle
 from mainspring.store import Store
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.connection import BUSY_TIMEOUT_S, check_ours, explain, mapped_errors
@@ -34,8 +30,6 @@ PAGES = 2_000
 """Pages that are copied between two reports of progress."""
 _BESIDE = ("", "-wal", "-shm", "-journal", "-unsynced")
 """The endings of the files of a database."""
-_trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
-_policy = msgspec.json.Decoder(JobPolicy)
 
 
 def dump(path: Path, folder: Path, clock: Clock, progress: Progress) -> Snapshot:
@@ -225,7 +219,7 @@ def _fence(tx: Transaction, fact: str) -> None:
 
 def _skip_after_jobs(tx: Transaction, reason: str) -> int:
     rows = tx.execute('SELECT id, "trigger", policy, next_fire_at FROM jobs WHERE next_fire_at IS NOT NULL').fetchall()
-    due = [(row[0], row[3], _policy.decode(row[2]).regions[0]) for row in rows if is_after(row[1])]
+    due = after_jobs_in(rows)
     tx.executemany(
         "INSERT OR IGNORE INTO firings (job_id, fire_at, region, kind, outcome, reason, created_at, finished_at) "
         "VALUES (?, ?, ?, 'after', 'skipped', ?, ?, ?)",
@@ -234,8 +228,3 @@ def _skip_after_jobs(tx: Transaction, reason: str) -> int:
     tx.executemany("UPDATE jobs SET next_fire_at = NULL WHERE id = ?", [(each[0],) for each in due])
     tx.execute("UPDATE upstreams SET consumed_at = max(consumed_at, latest_at)")
     return len(due)
-
-
-def is_after(trigger: str) -> bool:
-    """Whether a stored trigger is that of an `after` job."""
-    return isinstance(_trigger.decode(trigger), AfterTrigger)
