@@ -31,7 +31,7 @@ LOOKED_AT = "{exclude: ['tbody tr:nth-child(n + 7)']}"
 """Rows of a table are alike: the first few stand for hundreds, each of which takes axe as long."""
 STILL = "() => !document.querySelector('.dim') && document.getAnimations().length === 0"
 """While a page loads its data again, what was there before is dimmed."""
-STOPS = 20
+STOPS = 12
 IS_FOCUS_SEEN = """() => {
   const at = document.activeElement;
   const look = getComputedStyle(at);

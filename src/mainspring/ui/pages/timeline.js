@@ -41,7 +41,7 @@ export default function Timeline() {
   const until = Math.ceil(now().getTime() / 15_000) * 15_000;
   const end = until + lengthOf(span) * AHEAD;
   const lanes = useMemo(() => (spans.data ? lanesOf(spans.data, next.data?.items ?? [], by, until, end) : []), [spans.data, next.data, by, until]);
-  return html`<${Head} title="Timeline" /><div class="toolbar"><${Spans} chosen=${span} choices=${["15m", "1h", "6h", "24h"]} />
+  return html`<${Head} title="Timeline" /><div class="toolbar"><${Spans} chosen=${span} choices=${["15m", "1h", "6h", "24h", "7d"]} />
       <nav class="spans" aria-label="rows">${BY.map(([each, name]) => html`<a href=${to("/timeline", { ...Object.fromEntries(place.value.query), by: each })} aria-current=${each === by ? "true" : null}>${name}</a>`)}</nav></div>
     <${Loaded} of=${spans}>${(/** @type {SpanPage} */ found) => lanes.length === 0
       ? html`<${Empty}>Nothing ran in this span, and nothing is planned soon.</${Empty}>`
