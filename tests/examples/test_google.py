@@ -1,6 +1,8 @@
 """The cron of examples/google: one run per job, region and instant, though the zone of the leader is lost."""
 
 import os
+from datetime import timedelta
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,9 @@ async def test_jobs_go_on_in_all_regions_though_the_zone_of_the_leader_is_lost(
     assert overloaded or outcome.failover_s < 2, "a new leader, as quickly as the source asks"
     assert outcome.topics == {f"cron-jobs-{region}" for region in REGIONS}
     assert {"us-west", "eu", "asia"} <= outcome.during
+    for job, period_s in {"cache-clear": 2, "metrics-export": 1, "garbage-collection": 4}.items():
+        gaps = {later - earlier for earlier, later in pairwise(sorted(outcome.instants[job]))}
+        assert gaps <= {timedelta(seconds=period_s)}, f"no instant of {job} is left out"
     expected = {(job, region, at) for job, ats in outcome.instants.items() for at in ats for region in REGIONS}
     assert set(outcome.runs) == expected, "each instant was executed in each region"
     assert set(outcome.runs.values()) == {1}, "by one run"
