@@ -251,6 +251,7 @@ def _write_retry(retry: Retry) -> dict[str, Any]:
 
 NAME = Kind(check_name, json_types.Name, metavar="NAME")
 NAMES = Kind(_read_names, json_types.Names, metavar="NAME")
+TAGS = Kind(_read_names, json_types.Tags, metavar="NAME")
 CALENDARS = Kind(_read_calendars, json_types.Calendars, metavar="NAME")
 REGIONS = Kind(_read_some_names, json_types.FewNames, metavar="NAME")
 JOBS = Kind(_read_names, json_types.SomeNames, metavar="JOB")
@@ -317,7 +318,7 @@ OPTIONS: Mapping[str, Option] = {
         Option("under_pressure", UNDER_PRESSURE, EXECUTION, "Whether it waits for what it follows under heavy load."),
         Option("region_failover", SOME_DURATION, EXECUTION, "Move it if its region has not begun it in this time."),
         Option("failover_regions", NAMES, EXECUTION, "Where it may move, best first; repeat.", "failover-region"),
-        Option("tags", NAMES, EXECUTION, "A tag, to select by; repeat for several.", "tag"),
+        Option("tags", TAGS, EXECUTION, "A tag, to select by; repeat for several.", "tag"),
         Option("key", NAME, (RUN, JOB), "Runs of one key run one after the other, in order of submission."),
         Option("limit", COUNT, (TASK, JOB), "How many runs of the task may run at once, on all workers together."),
         Option("rate", RATE, (TASK, JOB), "How many runs of the task may start in a time, on all workers: 10/m.", None),

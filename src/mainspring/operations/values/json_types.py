@@ -25,6 +25,7 @@ Name = Annotated[
     ),
 ]
 Names = Annotated[list[Name], Meta(max_length=MOST_NAMES)]
+Tags = Annotated[list[Name], Meta(max_length=100)]
 FewNames = Annotated[list[Name], Meta(min_length=1, max_length=100)]
 SomeNames = Annotated[list[Name], Meta(min_length=1, max_length=MOST_NAMES)]
 Calendars = Annotated[list[Name], Meta(max_length=10)]
