@@ -30,6 +30,7 @@ from mainspring.conformance.store.samples import (
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Claim, Gate, NewRun, Report
+from mainspring.core.runs.limits import task_gate
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -150,6 +151,24 @@ class GateSuite:
         assert (await take_one(store)).run_id == run.id
         for gate in gates:
             assert await store.gate_holders("default", gate) == (1, 1)
+
+    async def test_a_gate_of_one_value_goes_with_the_last_run_that_needs_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        names = [task_gate("encode", 1, "user", f'{{"user": {number}}}').name for number in range(3)]
+        runs = [gated(clock, name) for name in names]
+        later = gated(clock, names[2], due_at=clock.now() + DAY)
+        await submit(store, *runs, later)
+        first, second, third = await take(store)
+        await store.report([success(first), success(third)])
+        await store.clean(DAY, DAY, DAY, 100)
+        gates = await store.list_gates("default", 10)
+        assert [(gate.name, gate.used) for gate in gates] == [(names[1], 1), (names[2], 0)]
+        await store.report([success(second)])
+        clock.advance(DAY)
+        assert (await take_one(store)).run_id == later.id
+        await submit(store, again := gated(clock, names[0]))
+        assert (await take_one(store)).run_id == again.id
 
     async def test_a_claim_handed_back_twice_frees_one_place(self, store: Store, clock: ManualClock) -> None:
         await store.submit([gated(clock, "g", capacity=2) for _ in range(3)])

@@ -167,6 +167,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS)).rowcount
     gone += forget(tx, keep_firings, keep_runs, limit)
     gone += forget_tallies(tx, keep_firings, keep_runs, limit)
+    gone += tx.execute(_Q["forget_shares"], (limit,)).rowcount
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 
 

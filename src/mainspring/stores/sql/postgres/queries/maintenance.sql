@@ -137,13 +137,16 @@ DELETE FROM mainspring.workers WHERE id = ANY (ARRAY(
                   FROM mainspring.workers WHERE state IN ('stopped', 'dead')) AS ended
   WHERE heartbeat_at < $1 OR place > $2));
 
--- idle_gates: gates of firings that no run uses or is about to need, locked
-SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND name LIKE 'firing:%' ORDER BY namespace, name LIMIT $1 FOR UPDATE SKIP LOCKED;
+-- idle_gates: gates of firings, and of single values of an argument, that no run uses or is about to need, locked
+SELECT namespace, name FROM mainspring.gates WHERE used = 0 AND (name LIKE 'firing:%' OR name LIKE 'task:%=%') ORDER BY namespace, name LIMIT $1 FOR UPDATE SKIP LOCKED;
 
 -- forget_gates: delete those of the locked gates that no unfinished run needs
 DELETE FROM mainspring.gates AS g USING unnest($1::text[], $2::text[]) AS e (namespace, name)
 WHERE g.namespace = e.namespace AND g.name = e.name
-  AND NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.job_id = substr(g.name, 8, 26) AND g.name = ANY (r.gates));
+  AND CASE WHEN g.name LIKE 'firing:%'
+           THEN NOT EXISTS (SELECT FROM mainspring.runs AS r WHERE r.job_id = substr(g.name, 8, 26) AND g.name = ANY (r.gates))
+           ELSE (g.namespace, g.name) NOT IN (SELECT r.namespace, unnest(r.gates) FROM mainspring.runs AS r WHERE r.gates IS NOT NULL)
+      END;
 
 -- end_suspended: end sessions of this program that keep locks on its tables, and whose process has not sent the rest of a statement for $1 seconds. It is suspended or cut off, and the server applies neither of the session's timeouts between parsing a statement and executing it
 SELECT pg_terminate_backend(pid) FROM pg_stat_activity

@@ -83,3 +83,7 @@ DELETE FROM workers WHERE id IN (
 -- forget_gates: delete the gates of firings that have ended
 DELETE FROM gates WHERE used = 0 AND name LIKE 'firing:%'
   AND NOT EXISTS (SELECT 1 FROM runs WHERE runs.job_id = substr(gates.name, 8, 26) AND runs.gates LIKE '%"' || gates.name || '"%');
+
+-- forget_shares: delete the gates of single values of an argument that no unfinished run needs
+DELETE FROM gates WHERE (namespace, name) IN (SELECT namespace, name FROM gates WHERE used = 0 AND name LIKE 'task:%=%' LIMIT ?)
+  AND (namespace, name) NOT IN (SELECT r.namespace, g.value FROM runs AS r, json_each(r.gates) AS g WHERE r.gates IS NOT NULL);
