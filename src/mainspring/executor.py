@@ -19,6 +19,7 @@ import msgspec
 
 from mainspring.core.instants import Duration, Instant, to_datetime
 from mainspring.core.model import Claim, Failure, RunOptions
+from mainspring.core.runs.outcome import deadline_of
 from mainspring.errors import InvalidInput, MainspringError
 
 PRINT_LIMIT = 1_048_576
@@ -323,7 +324,7 @@ class AttemptContext:
     @property
     def deadline(self) -> Instant | None:
         """When the attempt must have ended."""
-        return None if self.options.timeout is None else self.started_at + self.options.timeout
+        return deadline_of(self.options, self.started_at)
 
     @property
     def soft_deadline(self) -> Instant | None:

@@ -30,9 +30,9 @@ JOBS = [
         "", "by-hand", "http", manual(), args='{"url":"https://example.org/"}',
         policy=JobPolicy("all", 1, DAY_S, 7, 1_500_000, "forbid", 250, DAY_S, 300 * 365 * DAY_S, 9, (), "next_day", 0,
                          5, ("eu", "us"), 4, 2),
-        options=RunOptions(timeout=1_234_567, soft_timeout=1000, retry=Retry(delays=["1s", "3s"], cap="5s", jitter=0.3,
-                           on=[ValueError], never="OSError"), max_losses=0, on_key_failure="stop", tags=("a", "b"),
-                           alert="$ mail 'me'"),
+        options=RunOptions(timeout=1_234_567, soft_timeout=1000, total_timeout=2_000_000,
+                           retry=Retry(delays=["1s", "3s"], cap="5s", jitter=0.3, on=[ValueError], never="OSError"),
+                           max_losses=0, on_key_failure="stop", tags=("a", "b"), alert="$ mail 'me'"),
     ),
 ]  # fmt: skip
 """All that a definition can say."""
@@ -151,9 +151,11 @@ def test_whether_to_wait_under_pressure_is_said_by_task_job_or_run(private_door:
         for body in ({"task": "hasty"}, {"task": "hasty", "under_pressure": "wait"}, {"task": "other"})
     ]
     assert shown == ["run", "wait", "wait"]
-    job = {"name": "j", "task": "other", "manual": True, "under_pressure": "run", "soft_timeout": "5s", "timeout": "9s"}
+    job = {"name": "j", "task": "other", "manual": True, "under_pressure": "run", "soft_timeout": "5s", "timeout": "9s",
+           "total_timeout": "9s"}  # fmt: skip
     made = client.post("/v1/jobs", json=job).json()
     assert (made["under_pressure"], made["soft_timeout"], made["isolation"]) == ("run", "5s", None)
+    assert made["total_timeout"] == "9s"
     assert client.patch("/v1/jobs/j", json={"under_pressure": None}).json()["under_pressure"] == "wait"
 
 

@@ -112,6 +112,21 @@ def test_a_failure_is_retried_by_the_runs_own_policy_and_then_dead_lettered(
     ]
 
 
+def test_a_total_timeout_leaves_no_time_for_a_retry_and_the_claim_says_when_it_ends(
+    admin: httpx.Client, hand: httpx.Client
+) -> None:
+    run_id = submit(admin, retry={"retries": 5, "delay": "2m"}, total_timeout="90s")
+    worker, url = register(hand), f"/v1/runs/{run_id}"
+    run = admin.get(url).json()
+    assert (run["total_timeout"], run["timeout"]) == ("1m30s", None)
+    (claim,) = until(lambda: take(hand, worker))
+    left = datetime.fromisoformat(claim["give_up_at"]) - datetime.fromisoformat(run["due_at"])
+    assert left.total_seconds() == 90
+    answer = hand.put(f"{url}/fail", json={"token": claim["token"], "error": {"type": "OSError", "message": "no"}})
+    assert answer.json()["state"] == "failed"
+    assert admin.get(url).json()["reason"] == "OSError: no; its total timeout of 1m30s leaves no time for a retry"
+
+
 def test_a_run_says_when_it_changed_how_long_it_took_and_what_became_of_each_attempt(
     admin: httpx.Client, hand: httpx.Client
 ) -> None:

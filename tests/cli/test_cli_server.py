@@ -205,6 +205,8 @@ JOURNEY: tuple[tuple[str, ...], ...] = (
     ("run", "list", "--job", "b"),
     ("run", "submit", "encode", "--arg", "video=v1", "--key", "k", "--tag", "z", "--delay", "1h", "--expires", "2h"),
     ("run", "submit", "encode", "--arg", "video=v2", "--key", "k", "--priority", "2", "--soft-timeout", "9s"),
+    ("run", "submit", "encode", "--arg", "video=v2", "--timeout", "9s", "--total-timeout", "1m", "--json"),
+    ("run", "submit", "encode", "--arg", "video=v2", "--timeout", "9s", "--total-timeout", "8s"),
     ("run", "submit", "encode", "--priority", "11"),
     ("run", "submit", "--command", "sleep 1", "--timeout", "5s", "--retries", "0"),
     ("run", "submit", "encode", "--app", "films.py", "--arg", "video=v3"),

@@ -95,7 +95,7 @@ class TestClaimsThatRanOut:
     @given(st.integers(0, 5), st.integers(0, 5))
     def test_count_one_loss_more(self, losses: int, most: int) -> None:
         options = msgspec.json.encode(RunOptions(max_losses=most)).decode()
-        verdict, report = after_expiry(replace(RUN, losses=losses, options=options))
+        verdict, report = after_expiry(replace(RUN, losses=losses, options=options), 2_000)
         assert verdict.state == (PENDING if losses < most else FAILED)
         assert (report.run_id, report.token, report.outcome, report.state) == ("r1", 7, "lost", verdict.state)
         assert verdict.state in TRANSITIONS[RUNNING]

@@ -27,6 +27,7 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, TRANSITIONS, State
 
+NOW = 1_000_000
 UNSUCCESSFUL: list[State] = [FAILED, CANCELLED, SKIPPED]
 ENDED: list[FiringOutcome] = ["succeeded", "failed", "cancelled", "skipped", "missed"]
 
@@ -134,7 +135,7 @@ class TestAFiringOfSeveralRuns:
 class TestAFailedAttempt:
     def test_is_retried_until_its_retries_are_used_up(self) -> None:
         options = RunOptions(retry=Retry(2, delay="30s", jitter=0))
-        ends = [after_failure("r", attempt, 0, options, "ValueError: no", ["ValueError"]) for attempt in range(4)]
+        ends = [after_failure("r", attempt, 0, options, "ValueError: no", ["ValueError"], NOW) for attempt in range(4)]
         assert [end.state for end in ends] == [PENDING, PENDING, FAILED, FAILED]
         assert ends[0] == Next(PENDING, "ValueError: no; retry 1 of 2 in 30s", 30 * SECOND)
         assert ends[2].reason == "ValueError: no; all retries are used up (2)"
@@ -151,40 +152,40 @@ class TestAFailedAttempt:
         ],
     )
     def test_says_how_long_it_waits_without_needless_digits(self, delay: str, words: str) -> None:
-        end = after_failure("r", 0, 0, RunOptions(retry=Retry(2, delay=delay, jitter=0)), "no", ["ValueError"])
+        end = after_failure("r", 0, 0, RunOptions(retry=Retry(2, delay=delay, jitter=0)), "no", ["ValueError"], NOW)
         assert (end.reason, end.delay) == (f"no; retry 1 of 2 in {words}", parse_duration(delay))
 
     @given(st.integers(0, 5), st.integers(0, 5), st.integers(0, 5))
     def test_losses_do_not_use_up_retries(self, retries: int, failures: int, losses: int) -> None:
         options = RunOptions(retry=Retry(retries, delay="1s"))
-        end = after_failure("r", failures + losses, losses, options, "x", ["ValueError"])
+        end = after_failure("r", failures + losses, losses, options, "x", ["ValueError"], NOW)
         assert end.state == (PENDING if failures < retries else FAILED)
 
     def test_of_an_error_that_is_never_retried_ends_the_run(self) -> None:
         options = RunOptions(retry=Retry(3, never=ValueError))
-        assert after_failure("r", 0, 0, options, "x", ["ValueError"]).state == FAILED
+        assert after_failure("r", 0, 0, options, "x", ["ValueError"], NOW).state == FAILED
 
     def test_runs_that_failed_together_part(self) -> None:
         options = RunOptions(retry=Retry(3))
-        delays = {after_failure(f"run{n}", 0, 0, options, "x", []).delay for n in range(50)}
+        delays = {after_failure(f"run{n}", 0, 0, options, "x", [], NOW).delay for n in range(50)}
         assert len(delays) > 40
 
     def test_the_wait_that_the_other_side_asks_for_is_kept(self) -> None:
         options = RunOptions(retry=Retry(3, jitter=0))
-        assert after_failure("r", 0, 0, options, "x", [], asked=7 * SECOND).delay == 7 * SECOND
+        assert after_failure("r", 0, 0, options, "x", [], NOW, asked=7 * SECOND).delay == 7 * SECOND
 
 
 class TestALostWorker:
     @given(st.integers(0, 5), st.integers(1, 8))
     def test_is_forgiven_up_to_its_limit(self, most: int, losses: int) -> None:
-        end = after_loss(losses, RunOptions(max_losses=most), "w1", None)
+        end = after_loss(losses, RunOptions(max_losses=most), "w1", None, NOW)
         assert end.state == (PENDING if losses <= most else FAILED)
         assert end.delay == 0
         assert "w1" in end.reason
 
     @given(st.integers(1, 8))
     def test_ends_a_run_that_somebody_wanted_to_cancel(self, losses: int) -> None:
-        assert after_loss(losses, RunOptions(), "w1", "asked by ann") == Next(CANCELLED, "asked by ann")
+        assert after_loss(losses, RunOptions(), "w1", "asked by ann", NOW) == Next(CANCELLED, "asked by ann")
 
 
 class TestTheLastWord:

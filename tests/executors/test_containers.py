@@ -22,10 +22,11 @@ from kubernetes_standin import make_cluster
 from mainspring import Mainspring
 from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND
+from mainspring.core.tasks.containers import ContainerSpec
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.executor import Outcome
-from mainspring.executors.containers.jobs import RESTRICTED, TOKEN
+from mainspring.executors.containers.jobs import RESTRICTED, TOKEN, write_job
 from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.services.worker.sweeper import Sweeper
 from mainspring.settings import Settings
@@ -136,6 +137,15 @@ async def test_a_run_is_a_job_with_all_that_it_names(scene: Scene, server: Kuber
     assert pod["nodeSelector"] == {"kubernetes.io/hostname": "node"}
     assert pod["containers"][0]["resources"]["limits"] == {"cpu": "1", "memory": "64Mi"}
     assert "xyzzy" not in json.dumps(job)
+
+
+def test_the_job_of_an_attempt_ends_when_the_total_timeout_of_its_run_does() -> None:
+    attempt = Attempt("container", {"image": "i"}, timeout="90s", total_timeout="10m")
+    attempt.started_at = 1_000 * SECOND
+    for left, seconds in ((30, 32), (90, 92), (100, 92)):
+        end = attempt.started_at + left * SECOND
+        attempt.options = msgspec.structs.replace(attempt.options, give_up_at=end)
+        assert write_job(attempt, ContainerSpec(image="i"))["spec"]["activeDeadlineSeconds"] == seconds
 
 
 async def test_containers_are_restricted_where_the_worker_says_so(

@@ -26,7 +26,7 @@ from mainspring.operations.jobs.options import (
 
 ELSEWHERE = {"retry": {"retries", "retry_policy"}, "at": {"run_at"}}
 """Options that have other flags, or another field."""
-NOTES = {"context", "said", "unfit_since", "home_region", "moved_at", "moved_because"}
+NOTES = {"context", "said", "give_up_at", "unfit_since", "home_region", "moved_at", "moved_because"}
 """Fields of `RunOptions` that hooks and workers write, not authors."""
 
 

@@ -42,6 +42,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout: Duration | None = None
     soft_timeout: Duration | None = None
     """After this time the attempt is warned that it takes long; after `timeout` it is killed."""
+    total_timeout: Duration | None = None
+    """The time for all attempts of the run and the waits between them, from its due instant on."""
     retry: Retry = Retry()
     max_losses: int = 3
     """How often its worker may be lost before the run is failed; separate from retries, which count the task's own
@@ -60,6 +62,8 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     others from the task's declaration (`core.runs.fitting`). None if all options are decided."""
     context: dict[str, str] = {}
     """What the submitter's hooks carry to the attempts of the run, such as the id of a trace."""
+    give_up_at: Instant | None = None
+    """When the total timeout of the run ends: see `core.runs.outcome.with_end`. None in the options of a job."""
     unfit_since: Instant | None = None
     """When a worker first found that its arguments do not fit the code that it has."""
     region_failover: Duration | None = None

@@ -68,9 +68,12 @@ def needs_process(task: ExecutableTask, options: RunOptions) -> bool:
     cannot be stopped."""
     isolation = options.isolation
     if isolation is None:
-        deadline = options.timeout or task.defaults.options.timeout
-        return deadline is not None and not task.is_async
+        return not task.is_async and (_has_deadline(options) or _has_deadline(task.defaults.options))
     return isolation.level != "none"
+
+
+def _has_deadline(options: RunOptions) -> bool:
+    return options.timeout is not None or options.total_timeout is not None
 
 
 class Threads:

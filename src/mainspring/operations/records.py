@@ -54,6 +54,7 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     limit: int | None
     timeout: str | None
     soft_timeout: str | None
+    total_timeout: str | None
     retries: int
     isolation: str | None
     under_pressure: UnderPressure
@@ -155,6 +156,7 @@ class Run(msgspec.Struct, frozen=True):
     key: str | None
     timeout: str | None
     soft_timeout: str | None
+    total_timeout: str | None
     retries: int
     isolation: str | None
     under_pressure: UnderPressure
@@ -188,11 +190,10 @@ class ListedRun(Run, kw_only=True, frozen=True):
 
 
 class Count(msgspec.Struct, frozen=True):
-    """How many runs a filter fits."""
+    """How many runs a filter fits. They are counted up to a bound: `at_least` says whether there may be more."""
 
     count: int
     at_least: bool
-    """Whether there may be more: they are counted up to a bound."""
 
 
 class NewRun(Run, kw_only=True, frozen=True):
@@ -388,13 +389,11 @@ class Workers(msgspec.Struct, frozen=True):
 
 
 class Region(msgspec.Struct, frozen=True):
-    """How a region stands. A worker of several regions counts in each."""
+    """How a region stands: its live workers, and their places (`slots`). A worker of several regions counts in each."""
 
     region: str
     workers: int
-    """Live ones."""
     slots: int
-    """Runs that they can execute at once."""
     running: int
     depth: int
     """Due runs that no worker has taken, counted up to 100,000 of each queue and priority."""
@@ -474,7 +473,7 @@ class Heartbeat(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A run to be executed by this worker until its claim ends, unless a heartbeat renews it."""
+    """A run for this worker until its claim ends, unless a heartbeat renews it. At `give_up_at` its total time ends."""
 
     run_id: str
     token: int
@@ -485,6 +484,7 @@ class Claim(msgspec.Struct, frozen=True):
     fire_at: Moment | None
     index: int
     timeout: str | None
+    give_up_at: Moment | None
     claimed_until: Moment | None
 
 

@@ -12,6 +12,7 @@ from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Gate, KeptOptions, NewRun, Run
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.runs.limits import task_gate
+from mainspring.core.runs.outcome import with_end
 from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
@@ -46,7 +47,14 @@ class Recipe(msgspec.Struct, frozen=True):
             due_at = max(self.at, now)  # A run starts to wait when it is submitted, not earlier.
         expires_at = None if self.expires is None else due_at + self.expires
         run = msgspec.structs.replace(
-            self.model, id=run_id, args=args, namespace=namespace, due_at=due_at, created_at=now, expires_at=expires_at
+            self.model,
+            id=run_id,
+            args=args,
+            namespace=namespace,
+            due_at=due_at,
+            created_at=now,
+            options=with_end(self.model.options, due_at),
+            expires_at=expires_at,
         )
         return self._limited(run) if self.per else run
 
@@ -176,8 +184,8 @@ def check_repeatable(run: Run) -> None:
 
 
 async def repeat_run(store: Store, old: Run, run_id: str, usual: Defaults, subject: str = "") -> NewRun:
-    """A new run of the same work, due now. Its gates are those that such runs have today: `usual` is what the task
-    says."""
+    """A new run of the same work, due now, which its total timeout counts from. Its gates are those that such runs have
+    today: `usual` is what the task says."""
     now = store.now()
     old = msgspec.structs.replace(old, region=home_of(old.region, old.options), options=without_move(old.options))
     twin = await _find_twin(store, old, now)
@@ -193,7 +201,7 @@ async def repeat_run(store: Store, old: Run, run_id: str, usual: Defaults, subje
         region=old.region,
         args=old.args,
         priority=old.priority,
-        options=marked(old.options, subject),
+        options=with_end(marked(old.options, subject), now),
         job_id=old.job_id,
         job=old.job,
         fire_at=old.fire_at,

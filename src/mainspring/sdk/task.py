@@ -264,9 +264,11 @@ def _check_batch(task: Task[..., Any]) -> None:
     if level not in (None, "none"):
         problem = "does not go with batch, whose runs share one call in the worker itself"
         raise InvalidInput("isolation", level, problem, "leave one of them out")
-    if options.timeout is not None and level is None and not task.is_async:
-        problem = "could not be kept: the function is not async, and a thread cannot be stopped"
-        raise InvalidInput("timeout", task.name, problem, 'make it async, or accept that by isolation="none"')
+    if level is None and not task.is_async:
+        for name, given in (("timeout", options.timeout), ("total_timeout", options.total_timeout)):
+            if given is not None:
+                problem = "could not be kept: the function is not async, and a thread cannot be stopped"
+                raise InvalidInput(name, task.name, problem, 'make it async, or accept that by isolation="none"')
 
 
 def place_of(function: Callable[..., object]) -> str:

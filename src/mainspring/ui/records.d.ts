@@ -238,6 +238,7 @@ export interface Claim {
   fire_at: string | null;
   index: number;
   timeout: string | null;
+  give_up_at: string | null;
   claimed_until: string | null;
 }
 
@@ -553,6 +554,7 @@ export interface Job {
   limit: number | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -581,6 +583,7 @@ export interface JobBody {
   timeout?: string | number | null;
   retry?: number | RetryBody | null;
   soft_timeout?: string | number | null;
+  total_timeout?: string | number | null;
   isolation?: string | null;
   alert?: string | null;
   max_losses?: number | null;
@@ -642,6 +645,7 @@ export interface JobChange {
   timeout?: string | number | null;
   retry?: number | RetryBody | null;
   soft_timeout?: string | number | null;
+  total_timeout?: string | number | null;
   isolation?: string | null;
   alert?: string | null;
   max_losses?: number | null;
@@ -732,6 +736,7 @@ export interface JobStory {
   limit: number | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -845,6 +850,7 @@ export interface ListedJob {
   limit: number | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -882,6 +888,7 @@ export interface ListedRun {
   key: string | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -992,6 +999,7 @@ export interface NewJob {
   limit: number | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -1029,6 +1037,7 @@ export interface NewRun {
   key: string | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -1296,6 +1305,7 @@ export interface Run {
   key: string | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -1336,6 +1346,7 @@ export interface RunBody {
   timeout?: string | number | null;
   retry?: number | RetryBody | null;
   soft_timeout?: string | number | null;
+  total_timeout?: string | number | null;
   isolation?: string | null;
   alert?: string | null;
   max_losses?: number | null;
@@ -1433,6 +1444,7 @@ export interface RunStory {
   key: string | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";
@@ -1489,6 +1501,7 @@ export interface ScheduledRun {
   key: string | null;
   timeout: string | null;
   soft_timeout: string | null;
+  total_timeout: string | null;
   retries: number;
   isolation: string | null;
   under_pressure: "run" | "wait";

@@ -152,8 +152,8 @@ async def _fail(request: Request, run: Run) -> Response:
     if request.given.get("final", False):
         verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
     else:
-        options = msgspec.json.decode(run.options, type=RunOptions)
-        verdict = after_failure(run.id, run.attempt, run.losses, options, summary, (failure.type,), asked)
+        options, now = msgspec.json.decode(run.options, type=RunOptions), request.context.store.now()
+        verdict = after_failure(run.id, run.attempt, run.losses, options, summary, (failure.type,), now, asked)
     return await _report(request, run, verdict, failure=failure)
 
 

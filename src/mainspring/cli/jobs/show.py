@@ -170,7 +170,12 @@ def _fired(count: int, *, other: bool) -> str:
 
 def _facts(job: records.Job, ledger: Sequence[object], now: Instant) -> list[tuple[str, Value]]:
     work = [f"queue {job.queue}", f"priority {job.priority}", f"{job.retries} retries"]
-    bounds = (("timeout", job.timeout), ("soft timeout", job.soft_timeout), ("isolation", job.isolation))
+    bounds = (
+        ("timeout", job.timeout),
+        ("soft timeout", job.soft_timeout),
+        ("total timeout", job.total_timeout),
+        ("isolation", job.isolation),
+    )
     moves = (("region failover", job.region_failover), ("to", ", ".join(job.failover_regions) or None))
     optional = (*bounds, ("key", job.key), ("limit", job.limit), *moves)
     work += [f"{name} {value}" for name, value in optional if value is not None]

@@ -102,7 +102,12 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
     where = [f"queue {run.queue}", f"region {run.region}", f"priority {run.priority}"]
     where += [] if run.key is None else [f"key {run.key}"]
     limits = [f"{run.retries} retries"]
-    optional = (("timeout", run.timeout), ("soft timeout", run.soft_timeout), ("isolation", run.isolation))
+    optional = (
+        ("timeout", run.timeout),
+        ("soft timeout", run.soft_timeout),
+        ("total timeout", run.total_timeout),
+        ("isolation", run.isolation),
+    )
     limits += [f"{name} {value}" for name, value in optional if value is not None]
     limits += [] if run.under_pressure == "wait" else ["under pressure it does not wait"]
     waited, took = _waited(run, now), _took(run, now)

@@ -13,7 +13,7 @@ import msgspec
 
 from mainspring.core.instants import Duration, Instant, format_instant
 from mainspring.core.model import Firing, Job, NewRun
-from mainspring.core.planning.plans import PlannedFiring, make_runs, next_fire_at
+from mainspring.core.planning.plans import PlannedFiring, due, make_runs, next_fire_at
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger, ManualTrigger
 from mainspring.errors import Conflict, InvalidInput
@@ -55,7 +55,7 @@ def plan_backfill(
     for instant in _instants(unlimited, since, until, calendars):
         if len(firings) == limit:
             return Backfill(tuple(firings), instant)
-        runs = [msgspec.structs.replace(run, due_at=now, expires_at=None) for run in make_runs(job, instant, now)]
+        runs = [msgspec.structs.replace(due(run, now), expires_at=None) for run in make_runs(job, instant, now)]
         firings.append(PlannedFiring(instant, "fired", runs=tuple(runs)))
     return Backfill(tuple(firings), None)
 

@@ -19,7 +19,7 @@ from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gat
 from mainspring.core.planning.firing_limits import Bounds, runs_of
 from mainspring.core.runs.dependency import Fire, Upstream
 from mainspring.core.runs.limits import task_gate
-from mainspring.core.runs.outcome import Next
+from mainspring.core.runs.outcome import Next, with_end
 from mainspring.core.schedules.calendars import (
     SEARCHED_DAYS,
     Calendar,
@@ -442,7 +442,12 @@ def _noted(runs: Sequence[NewRun], used: Sequence[tuple[str, Instant]]) -> tuple
 
 def earlier(runs: Sequence[NewRun], by: Duration) -> tuple[NewRun, ...]:
     """The runs, due earlier by this much: a run whose instant was taken gets a later one, but need not wait for it."""
-    return tuple(msgspec.structs.replace(run, due_at=run.due_at - by) for run in runs) if by else tuple(runs)
+    return tuple(due(run, run.due_at - by) for run in runs) if by else tuple(runs)
+
+
+def due(run: NewRun, at: Instant) -> NewRun:
+    """The run, due at another instant, from which its total timeout counts."""
+    return msgspec.structs.replace(run, due_at=at, options=with_end(run.options, at))
 
 
 def jitter_of(job: Job) -> Duration:
@@ -463,6 +468,7 @@ def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
     due_at = fire_at + jitter_of(job)
     if due_at < now - AGED:
         due_at = now
+    options = with_end(encode_options(job), due_at)
     return tuple(
         NewRun(
             id=run_id_of(job.id, fire_at, region, idx),
@@ -474,7 +480,7 @@ def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
             region=region,
             args=job.args,
             priority=job.priority,
-            options=encode_options(job),
+            options=options,
             expires_at=None if policy.start_deadline is None else fire_at + policy.start_deadline,
             job_id=job.id,
             job=job.name,
@@ -490,7 +496,7 @@ def make_runs(job: Job, fire_at: Instant, now: Instant) -> tuple[NewRun, ...]:
 
 
 def encode_options(job: Job) -> str:
-    """A job's run options as stored with each of its runs."""
+    """A job's run options."""
     return msgspec.json.encode(job.options).decode()
 
 

@@ -16,13 +16,13 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from mainspring.core.instants import Duration, Instant, format_duration, format_instant
-from mainspring.core.model import FiringOutcome, Gate, Job, NewRun
+from mainspring.core.instants import Duration, Instant, format_instant
+from mainspring.core.model import FiringOutcome, Gate, Job, NewRun, RunOptions
 from mainspring.core.planning.firing_limits import Bounds
 from mainspring.core.planning.plans import Calendars, PlannedFiring, Refuse, Replace, admit, next_fire_at, plan
-from mainspring.core.runs.outcome import after_failure, too_late
+from mainspring.core.runs.outcome import Next, after_failure, deadline_of, ends_with_run, overrun, too_late
 from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
-from mainspring.core.states import PENDING
+from mainspring.core.states import FAILED, PENDING
 
 MOST_ROWS: Final = 10_000
 MOST_ATTEMPTS: Final = 100
@@ -188,7 +188,7 @@ class _World:
             row.outcome, row.reason, row.finished_at = "skipped", too_late(run.expires_at).reason, run.expires_at
             return row
         row.started_at = start
-        self._execute(row, start)
+        self._execute(row, run, start)
         for gate in gates:
             heappush(self._ends[gate.name], row.finished_at or start)
         return row
@@ -200,18 +200,18 @@ class _World:
             free_at = heappop(ends)
         return free_at
 
-    def _execute(self, row: PredictedFiring, start: Instant) -> None:
+    def _execute(self, row: PredictedFiring, run: NewRun, start: Instant) -> None:
         """Let a run take its time; one that takes longer than its timeout is retried as its policy says."""
-        options, length = self.job.options, self._took(row.fire_at)
-        timeout = options.timeout
-        while timeout is not None and length > timeout:
-            summary = f"TimeoutError: not done within its timeout of {format_duration(timeout)}"
-            following = after_failure(row.run_id or "", row.attempts, 0, options, summary, _FAILURE)
+        options, length = msgspec.json.decode(run.options, type=RunOptions), self._took(row.fire_at)
+        while (end := deadline_of(options, start)) is not None and start + length > end:
+            summary, end = f"TimeoutError: {overrun(options, start)}", max(start, end)
+            following = after_failure(run.id, row.attempts, 0, options, summary, _FAILURE, end)
+            if ends_with_run(options, start):
+                following = Next(FAILED, summary)
             row.attempts += 1
-            start += timeout
             if following.state != PENDING or row.attempts == MOST_ATTEMPTS:
-                row.outcome, row.reason, row.finished_at = "failed", following.reason, start
+                row.outcome, row.reason, row.finished_at = "failed", following.reason, end
                 return
-            start += following.delay
+            start = end + following.delay
         row.attempts += 1
         row.finished_at = start + length

@@ -11,6 +11,7 @@ import msgspec
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 from mainspring.core.model import Amendment, Claim, KeptOptions, RunOptions, TaskNotice, Worker
 from mainspring.core.runs.limits import task_gate
+from mainspring.core.runs.outcome import with_end
 
 ASIDE: Final[Duration] = 30 * SECOND
 """How long a worker whose code is too old for a run of a task leaves that task to others."""
@@ -18,7 +19,7 @@ SHORTEST: Final[Duration] = 500 * MILLISECOND
 LONGEST: Final[Duration] = 30 * SECOND
 """A run that no live worker fits is tried again after half the time that it has waited, within these bounds."""
 
-_OPTIONS: Final = frozenset(RunOptions.__struct_fields__) - {"said", "unfit_since", "context"}
+_OPTIONS: Final = frozenset(RunOptions.__struct_fields__) - {"said", "unfit_since", "context", "give_up_at"}
 _options = msgspec.json.Decoder(KeptOptions).decode
 _names = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _encode = msgspec.json.Encoder().encode
@@ -67,17 +68,25 @@ def judge_unfit(claim: Claim, problem: str, now: Instant, patience: Duration, *,
 
 def fill_in(claim: Claim, said: Collection[str], notice: TaskNotice) -> RunOptions | Amendment:
     """The options of a run that was submitted by the name of its task alone, filled in from the declaration; or, where
-    the task has a limit, how to give it back, so that it is claimed again when the limit allows."""
+    the task has a limit, how to give it back, so that it is claimed again when the limit allows; or, where the task has
+    a total timeout, how to give it back so that the store knows when that ends."""
     kept = _options(claim.options)
     given = {name: getattr(kept, name) for name in said if name in _OPTIONS}
-    if notice.limit is None or "limit" in said:
-        return msgspec.structs.replace(notice.options, **given, unfit_since=kept.unfit_since, context=kept.context)
+    is_limited = notice.limit is not None and "limit" not in said
+    is_bounded = notice.options.total_timeout is not None and "total_timeout" not in said
+    if not is_limited and not is_bounded:
+        noted = {"unfit_since": kept.unfit_since, "context": kept.context, "give_up_at": kept.give_up_at}
+        return msgspec.structs.replace(notice.options, **given, **noted)
     declared = {name: getattr(notice.options, name) for name in _OPTIONS}
     filled = msgspec.structs.replace(kept, **(declared | given), said=None)
     priority = None if "priority" in said else notice.priority
+    options = with_end(_encode(filled).decode(), claim.due_at)
+    if not is_limited or notice.limit is None:
+        return Amendment(claim.run_id, claim.token, "its task has a total timeout", options, 0, priority)
     gate = task_gate(notice.name, notice.limit, notice.options.per, claim.args)
-    reason = f"limited to {notice.limit} at once by its task"
-    return Amendment(claim.run_id, claim.token, reason, _encode(filled).decode(), 0, priority, gate)
+    return Amendment(
+        claim.run_id, claim.token, f"limited to {notice.limit} at once by its task", options, 0, priority, gate
+    )
 
 
 class Twin(NamedTuple):

@@ -12,13 +12,15 @@ import msgspec
 
 from mainspring.core.ids import fraction_of
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration, format_instant
-from mainspring.core.model import AttemptOutcome, Event, Report, RunOptions
+from mainspring.core.model import AttemptOutcome, Event, KeptOptions, Report, RunOptions
 from mainspring.core.runs.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED, State
 from mainspring.core.text import clean
 
 Token = tuple[str, int]
 """A claim: the run's id and the token under which it was claimed."""
+TOTAL_KEY = '"total_timeout":'
+"""The key as encoded options contain it: most have none, and need not be decoded."""
 _options = msgspec.json.Decoder(RunOptions)
 
 
@@ -164,9 +166,9 @@ def after_hand_back(run: ClaimedRun, now: Instant) -> tuple[Next, Event]:
     return verdict, Event(kind, now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker)
 
 
-def after_expiry(run: ClaimedRun) -> tuple[Next, Report]:
+def after_expiry(run: ClaimedRun, now: Instant) -> tuple[Next, Report]:
     """The claim ran out: where the run goes, and the report that its worker could not make."""
-    verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel)
+    verdict = after_loss(run.losses + 1, _options.decode(run.options), run.worker, run.cancel, now)
     return verdict, Report(run.id, run.token, "lost", verdict.state, verdict.reason)
 
 
@@ -184,15 +186,19 @@ def after_failure(
     options: RunOptions,
     summary: str,
     error_types: Sequence[str],
+    now: Instant,
     asked: Duration | None = None,
 ) -> Next:
     """An attempt failed by itself: retry it later, or give the run up.
 
-    `attempt` counts the attempts that ended before this one; lost ones do not use up retries.
+    `attempt` counts the attempts that ended before this one; lost ones do not use up retries. A retry that would come
+    due when the total timeout of the run has ended is not made.
     """
     failures = attempt + 1 - losses
     verdict = decide(options.retry, failures, error_types, fraction_of("retry", run_id, attempt), asked)
     if isinstance(verdict, Again):
+        if _is_over(options, now + verdict.delay):
+            return Next(FAILED, f"{summary}; {_total(options)} leaves no time for a retry")
         left = f"retry {failures} of {options.retry.retries} in {_about(verdict.delay)}"
         return Next(PENDING, f"{summary}; {left}", verdict.delay)
     return Next(FAILED, f"{summary}; {verdict.reason}" if verdict.reason else summary)
@@ -206,13 +212,52 @@ def _about(delay: Duration) -> str:
     return format_duration(delay)
 
 
-def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str | None) -> Next:
+def after_loss(losses: int, options: RunOptions, worker: str, cancel_reason: str | None, now: Instant) -> Next:
     """The claim expired: its worker died, stalled or lost its connection. `losses` counts this one."""
     if cancel_reason is not None:
         return Next(CANCELLED, cancel_reason)
+    if _is_over(options, now):
+        return Next(FAILED, f"worker {worker} was lost; {_total(options)} leaves no time for another attempt")
     if losses > options.max_losses:
         return Next(FAILED, f"its worker was lost {losses} times, last {worker}; it may be what kills them")
     return Next(PENDING, f"worker {worker} was lost; loss {losses} of at most {options.max_losses}")
+
+
+def with_end(options: str, due_at: Instant) -> str:
+    """The encoded options of a run that is due at this instant, with the end of its total timeout, if it has one."""
+    if TOTAL_KEY not in options:
+        return options
+    known = msgspec.json.decode(options, type=KeptOptions)
+    end = None if known.total_timeout is None else due_at + known.total_timeout
+    return msgspec.json.encode(msgspec.structs.replace(known, give_up_at=end)).decode()
+
+
+def deadline_of(options: RunOptions, started_at: Instant) -> Instant | None:
+    """When an attempt is ended: at its timeout, or at the end of the run's total timeout if that comes first."""
+    own = None if options.timeout is None else started_at + options.timeout
+    if own is None or options.give_up_at is None:
+        return options.give_up_at if own is None else own
+    return min(own, options.give_up_at)
+
+
+def ends_with_run(options: RunOptions, started_at: Instant) -> bool:
+    """Whether the deadline of an attempt is the end of the run's total timeout, so that no other attempt follows."""
+    return options.give_up_at is not None and options.give_up_at == deadline_of(options, started_at)
+
+
+def overrun(options: RunOptions, started_at: Instant) -> str:
+    """What is wrong with an attempt that its deadline ended."""
+    total = ends_with_run(options, started_at)
+    limit = _total(options) if total else f"its timeout of {format_duration(options.timeout or 0)}"
+    return f"not done within {limit}"
+
+
+def _is_over(options: RunOptions, at: Instant) -> bool:
+    return options.give_up_at is not None and at >= options.give_up_at
+
+
+def _total(options: RunOptions) -> str:
+    return f"its total timeout of {format_duration(options.total_timeout or 0)}"
 
 
 def is_suspect(losses: int, options: RunOptions) -> bool:

@@ -57,7 +57,7 @@ class NotOurs(Exception):
 
 def write_job(attempt: AttemptContext, spec: ContainerSpec, *, restricted: bool = False) -> Manifest:
     """The Job of an attempt. Its retries are ours, so it makes one pod."""
-    claim, timeout = attempt.claim, attempt.options.timeout
+    claim, deadline = attempt.claim, attempt.deadline
     labels = {**OWN, RUN: claim.run_id, TOKEN: str(claim.token)}
     notes = {RETRIES: str(retries_of(attempt)), **({} if claim.job is None else {JOB: claim.job})}
     container = write_container(spec, environment_of(attempt))
@@ -74,8 +74,8 @@ def write_job(attempt: AttemptContext, spec: ContainerSpec, *, restricted: bool 
         "ttlSecondsAfterFinished": KEEP_S if spec.ttl_after_finished is None else spec.ttl_after_finished,
         "template": {"metadata": {"labels": labels, "annotations": notes}, "spec": pod},
     }
-    if timeout is not None:
-        work["activeDeadlineSeconds"] = math.ceil(timeout / SECOND) + SPARE_S
+    if deadline is not None:
+        work["activeDeadlineSeconds"] = math.ceil((deadline - attempt.started_at) / SECOND) + SPARE_S
     metadata = {"name": name_of(attempt), "labels": labels, "annotations": notes}
     return {"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": work}
 

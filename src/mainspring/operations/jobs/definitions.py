@@ -9,7 +9,7 @@ from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.operations.jobs.options import OPTIONS, Defaults, Values, read_policy
+from mainspring.operations.jobs.options import OPTIONS, Defaults, Values, check_timeouts, read_policy
 
 _OF_THE_JOB = ("queue", "priority", "key", "limit")
 
@@ -57,7 +57,9 @@ def change(job: Job, values: Values, clear: tuple[str, ...] = ()) -> Job:
     own = {name: values[name] for name in _OF_THE_JOB if name in values}
     if job.options.said is not None:
         options["said"] = tuple(sorted({*job.options.said, *values}))
-    return msgspec.structs.replace(job, policy=policy, options=msgspec.structs.replace(job.options, **options), **own)
+    changed = msgspec.structs.replace(job.options, **options)
+    check_timeouts(changed)
+    return msgspec.structs.replace(job, policy=policy, options=changed, **own)
 
 
 def change_retries(retry: Retry, retries: int | None, policy: RetryPolicy | None) -> Retry:

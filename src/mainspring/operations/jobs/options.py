@@ -66,6 +66,7 @@ class ExecutionWords(TypedDict, total=False):
     queue: str | None
     timeout: Length | None
     soft_timeout: Length | None
+    total_timeout: Length | None
     retry: Retry | None
     max_losses: int | None
     on_key_failure: OnKeyFailure | None
@@ -311,6 +312,12 @@ OPTIONS: Mapping[str, Option] = {
         Option("timeout", SOME_DURATION, EXECUTION, "Kill an attempt that takes longer."),
         Option("retry", RETRY, EXECUTION, "How often and how late a failed run is tried again.", None),
         Option("soft_timeout", SOME_DURATION, EXECUTION, "Warn an attempt that takes longer: `current_run().overdue`."),
+        Option(
+            "total_timeout",
+            SOME_DURATION,
+            EXECUTION,
+            "End a run that is not done in this time from its due instant on, with all attempts and waits.",
+        ),
         Option("isolation", ISOLATION, EXECUTION, "none, process, limits or sandbox,memory=1GB,network."),
         Option("alert", ALERT, EXECUTION, "Notified if it fails for good: a task, a URL, or $ and a command."),
         Option("max_losses", COUNT_FROM_0, EXECUTION, "How often its worker may be lost before it is failed."),
@@ -382,10 +389,21 @@ def read_words(words: Words, known: type, where: str) -> Values:
 def read_defaults(values: Values, base: Defaults) -> Defaults:
     """The defaults with what was given put over them."""
     options = msgspec.structs.replace(base.options, **_of(RunOptions, values))
-    if options.timeout is not None and options.soft_timeout is not None and options.soft_timeout >= options.timeout:
-        problem = f"is not shorter than the timeout of {format_duration(options.timeout)}"
-        raise InvalidInput("soft_timeout", format_duration(options.soft_timeout), problem, "warn before it is killed")
+    check_timeouts(options)
     return msgspec.structs.replace(base, **_of(Defaults, values), options=options)
+
+
+def check_timeouts(options: RunOptions) -> None:
+    """InvalidInput if two of the timeouts contradict each other."""
+    timeout, soft, total = options.timeout, options.soft_timeout, options.total_timeout
+    if timeout is None:
+        return
+    if soft is not None and soft >= timeout:
+        problem = f"is not shorter than the timeout of {format_duration(timeout)}"
+        raise InvalidInput("soft_timeout", format_duration(soft), problem, "warn before it is killed")
+    if total is not None and total < timeout:
+        problem = f"is shorter than the timeout of {format_duration(timeout)}, which is for one attempt"
+        raise InvalidInput("total_timeout", format_duration(total), problem, "leave time for a whole attempt")
 
 
 def read_policy(values: Values) -> JobPolicy:

@@ -135,6 +135,7 @@ def _execution(options: RunOptions) -> dict[str, Any]:
     return {
         "timeout": span(options.timeout),
         "soft_timeout": span(options.soft_timeout),
+        "total_timeout": span(options.total_timeout),
         "retries": options.retry.retries,
         "isolation": None if options.isolation is None else format_isolation(options.isolation),
         "under_pressure": options.under_pressure,
@@ -341,6 +342,7 @@ def node_record(node: model.Node, now: Instant) -> records.Node:
 
 def claim_record(claim: model.Claim, read: Read = decode) -> records.Claim:
     """What a worker needs to execute one attempt."""
+    options = _options.decode(claim.options)
     return records.Claim(
         run_id=claim.run_id,
         token=claim.token,
@@ -350,7 +352,8 @@ def claim_record(claim: model.Claim, read: Read = decode) -> records.Claim:
         job=claim.job,
         fire_at=moment_or_none(claim.fire_at),
         index=claim.idx,
-        timeout=span(_options.decode(claim.options).timeout),
+        timeout=span(options.timeout),
+        give_up_at=moment_or_none(options.give_up_at),
         claimed_until=moment(claim.claimed_until),
     )
 

@@ -15,7 +15,7 @@ import msgspec
 from mainspring.clock import Clock
 from mainspring.core.instants import SECOND, Duration, Instant, format_duration
 from mainspring.core.model import Amendment, Claim, Failure, LogLine, Progress, Report, RunOptions, TaskNotice
-from mainspring.core.runs.outcome import Next, after_failure
+from mainspring.core.runs.outcome import Next, after_failure, ends_with_run, overrun
 from mainspring.core.states import CANCELLED, FAILED, SKIPPED, SUCCEEDED
 from mainspring.executor import AttemptContext, Executor, Outcome, RunContext, StopKind, plain
 from mainspring.services.loop import log
@@ -195,6 +195,9 @@ class Runner:
 
     async def _execute(self, attempt: AttemptContext) -> None:
         timers: Sequence[asyncio.TimerHandle] = ()
+        if attempt.options.give_up_at is not None and self.now() >= attempt.options.give_up_at:
+            self._give_up(attempt)
+            return
         try:
             self._equip(attempt)
             timers = self._set_timers(attempt)
@@ -215,17 +218,23 @@ class Runner:
         self._finish(attempt, outcome)
 
     def _set_timers(self, attempt: AttemptContext) -> Sequence[asyncio.TimerHandle]:
-        options = attempt.options
-        if options.timeout is None and options.soft_timeout is None:
+        deadline, soft_timeout = attempt.deadline, attempt.options.soft_timeout
+        if deadline is None and soft_timeout is None:
             return ()
         call_later = asyncio.get_running_loop().call_later
         timers = []
-        if options.timeout is not None:
-            attempt.ends_by = self._clock.monotonic() + options.timeout / SECOND
-            timers.append(call_later(options.timeout / SECOND, self._stop, attempt, "timed_out", ""))
-        if options.soft_timeout is not None:
-            timers.append(call_later(options.soft_timeout / SECOND, _warn, attempt))
+        if deadline is not None:
+            left_s = (deadline - attempt.started_at) / SECOND
+            attempt.ends_by = self._clock.monotonic() + left_s
+            timers.append(call_later(left_s, self._stop, attempt, "timed_out", ""))
+        if soft_timeout is not None:
+            timers.append(call_later(soft_timeout / SECOND, _warn, attempt))
         return timers
+
+    def _give_up(self, attempt: AttemptContext) -> None:
+        """The total timeout of the run has ended: report that, without an execution."""
+        attempt.started_at, attempt.stop_kind = self.now(), "timed_out"
+        self._finish(attempt, stopped(attempt))
 
     def _abandon(self, attempt: AttemptContext) -> None:
         """The loop of the tasks is ending, and the attempt with it; no other is started."""
@@ -395,10 +404,9 @@ def _masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
 
 
 def _warn(attempt: AttemptContext) -> None:
-    options = attempt.options
-    text = f"past its soft deadline of {format_duration(options.soft_timeout or 0)}"
-    if options.timeout is not None:
-        text += f"; it will be stopped at {format_duration(options.timeout)}"
+    text = f"past its soft deadline of {format_duration(attempt.options.soft_timeout or 0)}"
+    if attempt.deadline is not None:
+        text += f"; it will be stopped at {format_duration(attempt.deadline - attempt.started_at)}"
     attempt.write("log", text)
     attempt.on_overdue()
 
@@ -406,8 +414,7 @@ def _warn(attempt: AttemptContext) -> None:
 def stopped(attempt: AttemptContext) -> Outcome:
     """The outcome of an attempt that was stopped."""
     if attempt.stop_kind == "timed_out":
-        limit = format_duration(attempt.options.timeout or 0)
-        failure = Failure("TimeoutError", f"not done within its timeout of {limit}")
+        failure = Failure("TimeoutError", overrun(attempt.options, attempt.started_at))
         return Outcome("timed_out", failure=failure, error_types=("builtins.TimeoutError", "builtins.Exception"))
     return Outcome("cancelled")
 
@@ -426,9 +433,11 @@ def conclude(attempt: AttemptContext, outcome: Outcome, now: Instant) -> Report:
         summary = f"{failure.type}: {failure.message}" if failure.message else failure.type
         summary = summary.splitlines()[0][:500]
         verdict = after_failure(
-            claim.run_id, claim.attempt, claim.losses, attempt.options, summary, outcome.error_types, outcome.asked
+            claim.run_id, claim.attempt, claim.losses, attempt.options, summary, outcome.error_types, now, outcome.asked
         )
-        if outcome.final:
+        if attempt.stop_kind == "timed_out" and ends_with_run(attempt.options, attempt.started_at):
+            verdict = Next(FAILED, summary)
+        elif outcome.final:
             verdict = Next(FAILED, f"{summary}; not retried, for the same would happen again")
     error = None if outcome.failure is None else _encode_failure(outcome.failure).decode()
     return Report(

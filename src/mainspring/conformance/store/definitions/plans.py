@@ -11,7 +11,7 @@ from mainspring.conformance.store.definitions.overlap import OverlapSuite
 from mainspring.conformance.store.refusal import refused
 from mainspring.conformance.store.samples import a_job, finish_all, fire, new_events, seen, take
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
-from mainspring.core.model import Job, JobPolicy
+from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.planning import plans as planning
 from mainspring.core.planning.plans import Plan
 from mainspring.core.schedules.triggers import AtTrigger, EveryTrigger
@@ -49,6 +49,18 @@ class PlanSuite(OverlapSuite, AfterSuite):
         run = await seen(store, row.run_id or "")
         assert (run.state, run.job_id, run.job, run.fire_at) == ("pending", job.id, "hourly", instant)
         assert (run.due_at, run.expires_at) == (instant, instant + MINUTE)
+
+    async def test_the_run_of_a_firing_knows_when_its_total_timeout_ends(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        job, plan = await due(store, clock, options=RunOptions(total_timeout=MINUTE, max_losses=7))
+        instant = clock.now()
+        clock.advance(SECOND)
+        assert (await store.fire([plan], None))[0].runs == 1
+        (row,) = await store.list_firings(job.id)
+        kept = msgspec.json.decode((await seen(store, row.run_id or "")).options, type=RunOptions)
+        assert kept == RunOptions(total_timeout=MINUTE, give_up_at=instant + MINUTE, max_losses=7)
+        assert (await store.get_job("default", "hourly")).options.give_up_at is None
 
     async def test_what_is_fired_before_its_instant_is_due_at_it_and_once(
         self, store: Store, clock: ManualClock

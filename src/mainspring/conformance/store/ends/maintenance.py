@@ -101,6 +101,23 @@ class MaintenanceSuite:
         assert "lost 3 times" in stored.reason
         assert [attempt.outcome for attempt in await store.list_attempts(run.id)] == ["lost"] * 3
 
+    async def test_a_run_that_is_lost_when_its_total_timeout_has_ended_fails(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        end = clock.now() + 2 * TTL
+        run = a_run(clock, options=options(total_timeout=2 * TTL, give_up_at=end))
+        await submit(store, run)
+        await take_one(store)
+        clock.advance(TTL + 1)
+        assert (await store.recover(HOUR, 100)).ended == ()
+        assert await states(store, run) == ["pending"]
+        await take_one(store)
+        clock.advance(TTL + 1)
+        assert (await store.recover(HOUR, 100)).ended == ("failed",)
+        stored = await seen(store, run)
+        assert (stored.state, stored.losses) == ("failed", 2)
+        assert "its total timeout of 20s leaves no time for another attempt" in stored.reason
+
     async def test_a_lost_run_whose_cancellation_was_requested_ends_cancelled(
         self, store: Store, clock: ManualClock
     ) -> None:

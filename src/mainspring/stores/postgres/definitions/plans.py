@@ -114,8 +114,10 @@ async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task
 
 def _is_plain(plan: Plan) -> bool:
     """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time and
-    has the options of its job."""
+    has the options of its job: so not one with a total timeout, whose end its options say."""
     job = plan.job
+    if job.options.total_timeout is not None:
+        return False
     if plan.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(plan.firings) != 1:
         return False
     firing = plan.firings[0]

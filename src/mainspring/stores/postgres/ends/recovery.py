@@ -53,7 +53,7 @@ async def _recover_lost(tx: Transaction, limit: int) -> list[State]:
     claimed = await load_claimed(tx, ours)
     endings, states = Endings(tx), []
     for run in claimed.values():
-        verdict, report = after_expiry(run)
+        verdict, report = after_expiry(run, tx.now)
         endings.add(run, verdict, report, losses=1)
         states.append(verdict.state)
     await endings.apply()

@@ -148,7 +148,7 @@ def _recover_lost(tx: Transaction, limit: int) -> list[State]:
     claimed = load_claimed(tx, [row[0] for row in tx.execute(_Q["expired"], (tx.now, limit))], whole=True)
     endings, states = Endings(tx), []
     for run in claimed.values():
-        verdict, report = after_expiry(run)
+        verdict, report = after_expiry(run, tx.now)
         endings.add(run, verdict, report, losses=1)
         states.append(verdict.state)
     endings.apply()
