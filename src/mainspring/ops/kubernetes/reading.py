@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.instants import SECOND, Instant
+from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Job, JobPolicy, Overlap, RunOptions
 from mainspring.core.tasks.containers import ContainerSpec, Resources, SecretKey
 from mainspring.errors import InvalidInput
@@ -106,7 +106,7 @@ def _other_annotations(metadata: Metadata) -> Iterator[str]:
 
 def _read_job(cronjob: CronJob, namespace: str, now: Instant, lost: list[str]) -> Job:
     metadata, spec = cronjob.metadata, cronjob.spec
-    work, deadline = spec.job_template.spec, spec.starting_deadline_seconds
+    work = spec.job_template.spec
     completions, parallelism = _read_counts(work, lost)
     retries = _read_retries(work, completions, lost)
     return Job(
@@ -118,14 +118,15 @@ def _read_job(cronjob: CronJob, namespace: str, now: Instant, lost: list[str]) -
         args=msgspec.json.encode(_read_container(work, metadata.namespace, lost)).decode(),
         policy=JobPolicy(
             overlap=_OVERLAPS[spec.concurrency_policy],
-            start_deadline=None if deadline is None else deadline * SECOND,
+            start_deadline=_seconds(spec.starting_deadline_seconds),
             keep_succeeded=spec.successful_jobs_history_limit,
             keep_failed=spec.failed_jobs_history_limit,
             completions=completions,
             parallelism=parallelism,
         ),
         options=RunOptions(
-            timeout=_read_timeout(work, retries, completions, lost),
+            timeout=_read_timeout(work),
+            total_timeout=_seconds(work.active_deadline_seconds),
             retry=kubernetes_retry(retries),
             tags=tuple(f"{label}={value}" for label, value in metadata.labels.items()),
         ),
@@ -157,11 +158,13 @@ def _read_retries(work: Work, completions: int, lost: list[str]) -> int:
     return 6 if work.backoff_limit is None else work.backoff_limit
 
 
-def _read_timeout(work: Work, retries: int, completions: int, lost: list[str]) -> int | None:
+def _read_timeout(work: Work) -> Duration | None:
+    """The deadline of a pod. One that is longer than that of its Job never comes."""
     whole, each = work.active_deadline_seconds, work.template.spec.active_deadline_seconds
-    if whole is not None and (retries or completions > 1 or each is not None):
-        lost.append(f"{_WORK}.activeDeadlineSeconds: it covers all attempts there; a timeout covers one attempt")
-    given = whole if each is None else each
+    return _seconds(each if each is None or whole is None else min(each, whole))
+
+
+def _seconds(given: int | None) -> Duration | None:
     return None if given is None else given * SECOND
 
 

@@ -95,10 +95,11 @@ def _write_attempts(job: Job, pod: Manifest, lost: list[str]) -> Manifest:
         work["backoffLimit"] = options.retry.retries
     if options.retry.retries and options.retry != kubernetes_retry(options.retry.retries):
         lost.append("retry: Kubernetes waits 10 s, doubling to 6 min, whatever the error")
+    # A Job's deadline covers all its attempts, a pod's only its own.
+    if options.total_timeout is not None:
+        work["activeDeadlineSeconds"] = _seconds("total_timeout", options.total_timeout, lost)
     if options.timeout is not None:
-        seconds = _seconds("timeout", options.timeout, lost)
-        # A Job's deadline covers all its attempts, a pod's only its own. With one attempt they are the same.
-        (work if options.retry.retries == 0 and completions == 1 else pod)["activeDeadlineSeconds"] = seconds
+        pod["activeDeadlineSeconds"] = _seconds("timeout", options.timeout, lost)
     return work
 
 
