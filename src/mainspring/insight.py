@@ -5,7 +5,7 @@ Every answer is bounded and every query uses an index, so that its cost does not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue, RunFilter, SeenFailure
@@ -33,6 +33,9 @@ class OverviewStore(Protocol):
     async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
         """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
         name of its job; among the latest `limit` rows of the ledger that have no run."""
+
+    async def count_jobs(self, namespace: str, limit: int) -> tuple[int, int]:
+        """How many jobs a namespace has, and how many of its jobs are paused; each counted up to a limit."""
 
     async def ordered_jobs(
         self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
@@ -112,6 +115,12 @@ class TallyStore(Protocol):
         limit: int = 10_000,
     ) -> list[tuple[TallyKey, Tally]]:
         """Tallies of periods that begin from `since` to before `until`, in order of period and name."""
+
+    async def newest_tallies(
+        self, namespace: str, kind: Kind, names: Collection[str], since: Instant, each: int
+    ) -> list[tuple[TallyKey, Tally]]:
+        """The latest `each` tallies of every name, of periods that begin at `since` or later, in order of name; those
+        of one name newest first."""
 
     async def list_errors(
         self, namespace: str, *, since: Instant = 0, before: tuple[Instant, str] | None = None, limit: int = 50

@@ -333,6 +333,24 @@ def _sums(buckets: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(each["name"], each["succeeded"], each["failed"]) for each in buckets]
 
 
+def test_jobs_are_counted_and_listed_with_how_long_they_take(private_door: Door, client: httpx.Client) -> None:
+    for name in ("a", "b", "c"):
+        make(client, name, manual=True)
+    assert client.post("/v1/jobs/b/pause", json={}).is_success
+    assert client.get("/v1/jobs:count").json() == {"jobs": 3, "active": 2, "paused": 1, "at_least": False}
+    for _ in range(3):
+        ok(client.post("/v1/jobs/a/trigger", json={}))
+        end_all(private_door)
+    count_events(private_door)
+    listed = ok(client.get("/v1/jobs", params={"times": True, "fields": "row"}))["items"]
+    assert [(job["name"], job["took_p50"], job["late_p50"] is not None) for job in listed] == [
+        ("a", 1.024, True),  # A second, to the next half power of two of a millisecond.
+        ("b", None, False),
+        ("c", None, False),
+    ]
+    assert "took_p50" not in ok(client.get("/v1/jobs"))["items"][0]
+
+
 def test_the_ledger_of_a_job_over_a_span(private_door: Door, client: httpx.Client) -> None:
     make(client, "nightly", schedule="30 2 * * *", timezone="Europe/Berlin")
     ok(client.post("/v1/jobs/nightly/trigger", json={}))

@@ -34,6 +34,19 @@ def test_back_restores_the_filter_of_the_jobs(open_page: OpenPage) -> None:
     expect(page.get_by_role("row")).to_have_count(2)
 
 
+def test_the_jobs_have_totals_and_how_long_they_take(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/jobs?q=etl-nightly")
+    counts = stage.ask("GET", "/v1/jobs:count")
+    assert counts["paused"] > 0
+    expect(page.get_by_role("link", name=f"paused {counts['paused']}")).to_be_visible()
+    expect(page.get_by_text(re.compile(f"^{counts['jobs']} jobs · active {counts['active']} ·"))).to_be_visible()
+    row = page.get_by_role("row", name=re.compile("etl-nightly"))
+    listed = until(lambda: stage.ask("GET", "/v1/jobs", params={"name": "etl-nightly", "times": True})["items"][0])
+    assert listed["took_p50"] > 0
+    expect(row.get_by_title("half of its runs took at most")).to_have_text(re.compile(r"^\d"))
+    expect(row.get_by_title("half of its runs began at most")).to_have_text(re.compile(r"^\d"))
+
+
 def test_a_filter_without_a_match_says_how_to_clear_it(open_page: OpenPage) -> None:
     page = open_page("/jobs?q=tag:none")
     expect(page.get_by_text("No job matches tag:none")).to_be_visible()

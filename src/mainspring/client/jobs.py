@@ -21,6 +21,7 @@ from mainspring.operations.jobs.jobs import Sort
 from mainspring.operations.jobs.options import JobWords, read_policy, read_words, word_values
 from mainspring.operations.planning.records import Simulation
 from mainspring.operations.values.bodies import body_of, trigger_body
+from mainspring.operations.views.records import JobCounts
 
 if TYPE_CHECKING:
     from mainspring.sdk.app import Mainspring
@@ -74,14 +75,21 @@ class Jobs:
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
+        times: bool = False,
         limit: int | None = None,
         **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
         """Jobs that the filters fit (`JobFilters`), in order of name. `sort="next"` lists those that will fire, soonest
         first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
-        with `recent`, the outcomes of its latest firings."""
-        query = {**filters, "last": last or None, "recent": recent or None, "sort": None if sort == "name" else sort}
+        with `recent`, the outcomes of its latest firings; with `times`, how long its runs took and how late they
+        began."""
+        query = {**filters, "last": last or None, "recent": recent or None, "times": times or None}
+        query["sort"] = None if sort == "name" else sort
         return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
+
+    async def count(self) -> JobCounts:
+        """How many jobs there are, and how many of them are paused."""
+        return await self._connection.ask(Request("GET", path_of("jobs:count")), JobCounts)
 
     async def preview(self, trigger: Trigger, *, count: int = 10, **words: Unpack[JobWords]) -> records.Preview:
         """What a job with this trigger and these options would do, without storing it."""

@@ -129,6 +129,11 @@ class ListedJob(Job, kw_only=True, frozen=True):
     """The newest row of its ledger, where that was asked for; null if it has not fired yet."""
     recent: list[FiringOutcome] | msgspec.UnsetType = msgspec.UNSET
     """What its latest firings came to, the newest last, where that was asked for."""
+    took_p50: float | msgspec.UnsetType | None = msgspec.UNSET
+    """How many seconds half of its runs took at most, in the latest 24 hours in which any began or ended, where that
+    was asked for; to the next half power of two."""
+    late_p50: float | msgspec.UnsetType | None = msgspec.UNSET
+    """How many seconds after their instant half of its runs had begun, counted likewise."""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -549,12 +554,6 @@ class Change(msgspec.Struct, frozen=True):
     after: Any
     request_id: str
     namespace: str
-
-
-class Revoked(msgspec.Struct, frozen=True):
-    """What is no longer good."""
-
-    revoked: list[str]
 
 
 class Fault(msgspec.Struct, frozen=True):

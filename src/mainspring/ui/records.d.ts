@@ -691,6 +691,13 @@ export interface JobChange {
   name?: string;
 }
 
+export interface JobCounts {
+  jobs: number;
+  active: number;
+  paused: number;
+  at_least: boolean;
+}
+
 export interface JobQuery {
   app?: string;
   task?: string;
@@ -701,6 +708,7 @@ export interface JobQuery {
   q?: string;
   last?: boolean;
   recent?: number;
+  times?: boolean;
   fields?: "row";
   sort?: "last" | "name" | "next";
   limit?: number;
@@ -864,6 +872,8 @@ export interface ListedJob {
   schedule_text?: string;
   last?: Firing | null;
   recent?: ("cancelled" | "failed" | "fired" | "missed" | "skipped" | "succeeded")[];
+  took_p50?: number | null;
+  late_p50?: number | null;
 }
 
 export interface ListedRun {

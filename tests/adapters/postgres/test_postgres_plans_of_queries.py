@@ -172,6 +172,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("insight", "counts"): (["default"], ["job"], [NOW], ["job-1"]),
     ("insight", "tallies"): ("default", "all", NOW - DAY, NOW, 1_000),
     ("insight", "tallies_of"): ("default", "job", "job-1", NOW - DAY, NOW, 1_000),
+    ("insight", "newest_tallies"): ("default", "job", JOBS, 0, 24),
     ("insight", "errors"): ("default", NOW - DAY, NOW, "~", 50),
     ("insight", "runs_of_error"): ("default", "e1", "", "~", 50),
     ("insight", "forget_tallies"): (NOW - DAY, 100),

@@ -32,7 +32,7 @@ HOT = {
     "api": ["noted_from", "notes", "notes_by", "notes_on", "notes_of"],
     "maintenance": ["expired", "too_late", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
-    "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused"],
+    "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused", "count"],
     "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],
     "insight": [
         "paused",
@@ -46,6 +46,7 @@ HOT = {
         "counts",
         "tallies",
         "tallies_of",
+        "newest_tallies",
         "errors",
         "error",
         "runs_of_error",

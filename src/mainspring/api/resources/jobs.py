@@ -27,8 +27,9 @@ from mainspring.operations.jobs.jobs import is_place
 from mainspring.operations.planning.records import Simulation
 from mainspring.operations.planning.simulate import simulate_job as simulate
 from mainspring.operations.values.bodies import body_of
+from mainspring.operations.views.records import JobCounts
 
-_FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent")
+_FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent", "times")
 _EXECUTED = frozenset(("task", "type", "command", "args", "payload", "isolation", "alert"))
 AT_ONCE = 50
 """How many jobs of a sync are read before other requests get their turn."""
@@ -63,6 +64,11 @@ async def list_jobs(request: Request) -> Response:
     if after is not None and words.get("sort", "name") != "name" and not is_place(after):
         raise unknown_cursor()
     return page(await Acting(request).jobs.page(**words, after=after, limit=limit_of(request.query)))
+
+
+async def count_jobs(request: Request) -> Response:
+    """How many jobs there are, and how many of them are paused: counted up to 10,000."""
+    return Response(200, await Acting(request).jobs.count())
 
 
 @contextmanager
@@ -286,6 +292,7 @@ ENDPOINTS = (
         "GET", "/v1/jobs", list_jobs, "jobs:read", "List jobs.", {200: records.Page[records.ListedJob]},
         query=JobQuery,
     ),
+    Endpoint("GET", "/v1/jobs:count", count_jobs, "jobs:read", "Count jobs.", {200: JobCounts}),
     Endpoint(
         "GET", "/v1/jobs/{job_id}", get_job, "jobs:read", "Look at a job, by id or name.", {200: records.JobStory},
     ),

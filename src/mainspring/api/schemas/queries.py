@@ -40,6 +40,9 @@ class JobQuery(JobFilterFields, forbid_unknown_fields=True):
     recent: (
         Annotated[int, Meta(ge=1, le=100, description="each with the outcomes of this many latest firings")] | UnsetType
     ) = UNSET
+    times: (
+        Annotated[bool, Meta(description="each with how long its runs took, and how late they began")] | UnsetType
+    ) = UNSET
     fields: Annotated[Literal["row"], Meta(description="without arguments")] | UnsetType = UNSET
     sort: (
         Annotated[

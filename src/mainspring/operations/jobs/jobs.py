@@ -11,11 +11,12 @@ from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
-from mainspring.core.instants import Instant, from_datetime, load_zone, parse_duration
+from mainspring.core.instants import EARLIEST, SECOND, Duration, Instant, from_datetime, load_zone, parse_duration
 from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.planning.firing_limits import check_firings, runs_of
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.runs.retry import Length, RetryPolicy
+from mainspring.core.runs.tallies import Tally, quantile
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.schedules.words import in_words
@@ -42,10 +43,14 @@ from mainspring.operations.values.from_rows import (
     progress_of,
 )
 from mainspring.operations.views.explain import explain_job
+from mainspring.operations.views.records import JobCounts
 from mainspring.store import Audit, Saved, Store
 
 MOST_SCANNED = 20_000
 """A page with a filter that few jobs fit ends after this many jobs, with a place to continue from."""
+LATEST_HOURS = 24
+"""Of how many hours the durations of a list are: the latest in which a job ran, so that rare ones have them, too."""
+MOST_COUNTED = 10_000
 SEARCH_S = 2.0
 """Fire times that calendars make hard to find are searched for at most this long."""
 TRIES = 5
@@ -102,15 +107,17 @@ class Jobs:
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
+        times: bool = False,
         limit: int | None = None,
         **filters: Unpack[JobFilters],
     ) -> AsyncGenerator[records.ListedJob, None]:
         """Jobs that the filters fit (`JobFilters`), in order of name. `sort="next"` lists those that will fire, soonest
         first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
-        with `recent`, the outcomes of its latest firings."""
+        with `recent`, the outcomes of its latest firings; with `times`, how long its runs took and how late they
+        began."""
 
         async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
-            return await self.page(sort=sort, last=last, recent=recent, after=place, limit=size, **filters)
+            return await self.page(sort=sort, last=last, recent=recent, times=times, after=place, limit=size, **filters)
 
         return walk(fetch, limit)
 
@@ -121,6 +128,7 @@ class Jobs:
         sort: Sort = "name",
         last: bool = False,
         recent: int = 0,
+        times: bool = False,
         rows: bool = False,
         after: str | None = None,
         limit: int = 50,
@@ -138,7 +146,7 @@ class Jobs:
             ended = len(some) < size
             after = _place(some[-1], sort) if some else after
         following = _place(found[limit - 1], sort) if len(found) > limit else (None if ended else after)
-        listed = await self._listed(store, found[:limit], last=last, recent=recent, rows=rows)
+        listed = await self._listed(store, found[:limit], last=last, recent=recent, times=times, rows=rows)
         return records.Page([*listed], following)
 
     async def _scan(
@@ -161,22 +169,45 @@ class Jobs:
             return None
 
     async def _listed(
-        self, store: Store, jobs: Sequence[Job], *, last: bool, recent: int, rows: bool
+        self, store: Store, jobs: Sequence[Job], *, last: bool, recent: int, times: bool, rows: bool
     ) -> Sequence[records.ListedJob]:
         ledgers: dict[str, list[Firing]] = {job.id: [] for job in jobs}
         for first in range(0, len(jobs), PAGE) if last or recent else ():
             ids = [job.id for job in jobs[first : first + PAGE]]
             for row in await store.newest_firings(ids, max(recent, 1)):
                 ledgers[row.job_id].append(row)
+        tallies = await self._tallies(store, jobs) if times else {}
         listed = []
         for job in jobs:
             ledger, more = ledgers[job.id], dict[str, Any]()
+            if times:
+                tally = tallies.get(job.name, Tally())
+                more["took_p50"] = _seconds(quantile(tally.took, 0.5))
+                more["late_p50"] = _seconds(quantile(tally.late, 0.5))
             if last:
                 more["last"] = firing_record(ledger[0]) if ledger else None
             if recent:
                 more["recent"] = [row.outcome for row in reversed(ledger)]
             listed.append(self._listed_as(job, more, rows=rows))
         return listed
+
+    async def _tallies(self, store: Store, jobs: Sequence[Job]) -> Mapping[str, Tally]:
+        """What was counted of each job in the latest hours in which it had something to count."""
+        found: dict[str, Tally] = {}
+        for first in range(0, len(jobs), PAGE):
+            names = [job.name for job in jobs[first : first + PAGE]]
+            rows = await store.newest_tallies(self._context.namespace, "job", names, EARLIEST, LATEST_HOURS)
+            for key, tally in rows:
+                found.setdefault(key.name, Tally({}, {}, {})).add(tally)
+        return found
+
+    async def count(self) -> JobCounts:
+        """How many jobs there are, and how many of them are paused."""
+        store = await self._context.open()
+        jobs, paused = await store.count_jobs(self._context.namespace, MOST_COUNTED + 1)
+        counted = min(jobs, MOST_COUNTED)
+        paused = min(paused, counted)
+        return JobCounts(counted, counted - paused, paused, jobs > MOST_COUNTED)
 
     def _listed_as(self, job: Job, more: dict[str, Any], *, rows: bool) -> records.ListedJob:
         read = self._context.read
@@ -489,6 +520,10 @@ def _place(job: Job, sort: Sort) -> str:
     if sort == "name":
         return job.name
     return f"{job.next_fire_at if sort == 'next' else job.last_fire_at} {job.id}"
+
+
+def _seconds(duration: Duration | None) -> float | None:
+    return None if duration is None else duration / SECOND
 
 
 def is_place(text: str) -> bool:

@@ -184,6 +184,16 @@ class Facets(msgspec.Struct, frozen=True):
     items: list[str]
 
 
+class JobCounts(msgspec.Struct, frozen=True):
+    """How many jobs a namespace has."""
+
+    jobs: int
+    active: int
+    paused: int
+    at_least: bool
+    """Whether there are more: they are counted up to a bound."""
+
+
 class TallyBucket(msgspec.Struct, frozen=True, kw_only=True):
     """What ended in a period. Lateness and duration are in seconds, to the next half power of two."""
 

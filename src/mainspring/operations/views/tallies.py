@@ -128,10 +128,9 @@ class Tallied:
         latest = period_of("error", store.now())
         first = latest - (TREND_HOURS - 1) * HOUR
         trends = {each.id: [0] * TREND_HOURS for each in groups}
-        for group, trend in trends.items():
-            rows = await store.list_tallies(self._context.namespace, "error", first, latest + 1, name=group)
-            for key, tally in rows:
-                trend[(key.began_at - first) // HOUR] += tally.outcomes.get("failed", 0)
+        for key, tally in await store.newest_tallies(self._context.namespace, "error", [*trends], first, TREND_HOURS):
+            if key.began_at <= latest:
+                trends[key.name][(key.began_at - first) // HOUR] += tally.outcomes.get("failed", 0)
         return trends
 
 

@@ -64,6 +64,10 @@ class StoredViews(ABC):
     async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
         return read_jobs(await self._few_rows(self._jobs["by_name"], namespace, self._list_of(names)))
 
+    async def count_jobs(self, namespace: str, limit: int) -> tuple[int, int]:
+        ((jobs, paused),) = await self._few_rows(self._jobs["count"], namespace, limit)
+        return int(jobs), int(paused)
+
     async def ordered_jobs(
         self, namespace: str, order: JobOrder, *, beyond: tuple[Instant, str] | None = None, limit: int = 50
     ) -> list[Job]:
@@ -178,6 +182,13 @@ class StoredViews(ABC):
     ) -> list[tuple[TallyKey, Tally]]:
         query, which = (self._insight["tallies"], ()) if name is None else (self._insight["tallies_of"], (name,))
         rows = await self._rows(query, namespace, kind, *which, since, until, limit)
+        return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
+
+    async def newest_tallies(
+        self, namespace: str, kind: Kind, names: Collection[str], since: Instant, each: int
+    ) -> list[tuple[TallyKey, Tally]]:
+        values = (namespace, kind, self._list_of(names), since, each)
+        rows = await self._rows(self._insight["newest_tallies"], *values)
         return [(TallyKey(*row[:4]), _decode(row[4])) for row in rows]
 
     async def uncounted_since(self) -> Instant | None:

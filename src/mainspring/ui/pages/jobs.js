@@ -1,4 +1,5 @@
 /** Jobs: what there is, when each is due, and how its latest firings went; as a list, or as a ledger of all jobs by day. */
+import { length } from "../draw/text.js";
 import { html, useState } from "../html.js";
 import { askForAll } from "../parts/bulk.js";
 import { Strip } from "../parts/chart.js";
@@ -9,6 +10,7 @@ import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { jobHref, place, to } from "../router.js";
 import { may } from "../state/me.js";
+import { useResource } from "../state/resource.js";
 
 /** @typedef {import("../records.d.ts").ListedJob} ListedJob */
 
@@ -22,8 +24,23 @@ const COLUMNS = [
   { name: "Schedule", cell: (/** @type {ListedJob} */ job) => html`<span class="schedule" title=${job.schedule}>${job.schedule_text ?? job.schedule}</span>` },
   { name: "Next", tight: true, cell: (/** @type {ListedJob} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : html`<span class="muted">–</span>`) },
   { name: `Last ${RECENT} firings`, tight: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
+  { name: "p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.took_p50, "half of its runs took at most this long") },
+  { name: "Late", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.late_p50, "half of its runs began at most this long after their instant") },
   { name: "Queue", tight: true, cell: (/** @type {ListedJob} */ job) => job.queue },
 ];
+
+/** @param {number | null | undefined} seconds @param {string} title */
+function Seconds(seconds, title) {
+  return typeof seconds === "number" ? html`<span title=${`${title}, in the latest 24 hours in which it ran`}>${length(seconds * 1000)}</span>` : html`<span class="muted">–</span>`;
+}
+
+/** How many jobs there are, whatever the filter.
+ * @param {{ of: import("../records.d.ts").JobCounts }} given */
+function Totals({ of }) {
+  const more = of.at_least ? "+" : "";
+  const [jobs, active, paused] = [of.jobs, of.active, of.paused].map((count) => count.toLocaleString("en-GB"));
+  return html`<span class="muted">${jobs}${more} ${of.jobs === 1 ? "job" : "jobs"} · <a href=${to("/jobs", { q: "state:active" })}>active ${active}${more}</a> · <a href=${to("/jobs", { q: "state:paused" })}>paused ${paused}</a></span>`;
+}
 
 /** @param {{ words: string, filter: Record<string, any>, chosen: Set<string>, total: number, done: () => void }} given */
 function Bulk({ words, filter, chosen, total, done }) {
@@ -39,9 +56,10 @@ function Bulk({ words, filter, chosen, total, done }) {
 export default function Jobs() {
   const words = place.value.query.get("q") ?? "";
   const sort = place.value.query.get("sort") ?? "name";
+  const counts = useResource("/v1/jobs:count", undefined, (news) => news.more || news.jobs.size > 0);
   const isLedger = place.value.query.get("view") === "ledger";
   return html`
-    <${Head} title="Jobs" actions=${may("jobs:create") && html`<a class="button" href=${to("/new-job")}>New job</a>`} />
+    <${Head} title="Jobs" actions=${may("jobs:create") && html`<a class="button" href=${to("/new-job")}>New job</a>`}>${counts.data && html`<${Totals} of=${counts.data} />`}</${Head}>
     <nav class="tabs" aria-label="view"><a href=${to("/jobs", { q: words })} aria-current=${isLedger ? null : "page"}>List</a><a href=${to("/jobs", { q: words, view: "ledger" })} aria-current=${isLedger ? "page" : null}>Ledger of all</a></nav>
     ${isLedger ? html`<${AllLedgers} />` : html`<${List} words=${words} sort=${sort} />`}`;
 }
@@ -50,7 +68,7 @@ export default function Jobs() {
 function List({ words, sort }) {
   const { found, rest } = readWords(words, FILTERS);
   const filter = { ...found, ...(rest ? { q: rest } : {}) };
-  const jobs = usePages("/v1/jobs", { limit: 100, fields: "row", recent: RECENT, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
+  const jobs = usePages("/v1/jobs", { limit: 100, fields: "row", recent: RECENT, times: true, sort, ...filter }, (news) => news.more || news.jobs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => (setChosen(new Set()), jobs.reload());
   const operates = may("jobs:operate");

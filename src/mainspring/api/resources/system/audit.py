@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from mainspring.api.auth.access import EVERYWHERE
 from mainspring.api.auth.tokens import LONGEST_LIFE
 from mainspring.api.endpoint import Endpoint, Request, Response
@@ -12,6 +14,12 @@ from mainspring.api.schemas.paging import limit_of, page, read_number
 from mainspring.api.schemas.queries import AuditQuery, PageQuery
 from mainspring.operations import records
 from mainspring.operations.audit import Audit
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """What is no longer good."""
+
+    revoked: list[str]
 
 
 async def list_audit(request: Request) -> Response:
@@ -43,7 +51,7 @@ async def revoke_tokens(request: Request) -> Response:
     where = "" if request.caller.may("tokens:write", EVERYWHERE) else f"{request.namespace}\n"
     for name in names:
         await store.revoke(where + name, LONGEST_LIFE, audit=context.audit("token.revoke", name))
-    return Response(200, records.Revoked(names))
+    return Response(200, Revoked(names))
 
 
 ENDPOINTS = (
@@ -57,7 +65,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/tokens:revoke", revoke_tokens, "tokens:write", "Make tokens worthless.",
-        {200: records.Revoked}, RevokeBody, rule={"anyOf": [{"required": ["token_id"]}, {"required": ["subject"]}]},
+        {200: Revoked}, RevokeBody, rule={"anyOf": [{"required": ["token_id"]}, {"required": ["subject"]}]},
         example={"subject": "ann"},
     ),
 )  # fmt: skip

@@ -137,6 +137,17 @@ class InsightSuite:
         assert await store.list_tallies("default", "job", now + 1, now + DAY) == []
         assert await store.list_tallies("other", "job", now, now + 1) == []
 
+    async def test_the_latest_tallies_of_several_names(self, store: Store, clock: ManualClock) -> None:
+        now = clock.now() // HOUR * HOUR
+        keys = [TallyKey("default", "job", now - hours * HOUR, name) for name in ("a", "b", "c") for hours in (0, 3, 5)]
+        assert await store.add_tallies(None, 5, {key: Tally({"failed": 1}) for key in keys}, [])
+        found = await store.newest_tallies("default", "job", ["a", "c", "unknown"], now - 4 * HOUR, 10)
+        assert [key for key, _ in found] == [*keys[0:2], *keys[6:8]]
+        assert {tally.outcomes["failed"] for _, tally in found} == {1}
+        assert [key for key, _ in await store.newest_tallies("default", "job", ["c", "a"], 0, 1)] == [keys[0], keys[6]]
+        assert await store.newest_tallies("default", "task", ["a"], 0, 10) == []
+        assert await store.newest_tallies("other", "job", ["a"], 0, 10) == []
+
     async def test_the_oldest_event_that_is_not_counted_says_how_far_counting_has_got(
         self, store: Store, clock: ManualClock
     ) -> None:

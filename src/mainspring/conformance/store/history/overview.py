@@ -62,6 +62,16 @@ class OverviewSuite:
             assert await names("last", size) == ["a", "c"]
             assert await names("paused", size) == ["by-hand", "off"]
 
+    async def test_jobs_are_counted_up_to_a_limit(self, store: Store, clock: ManualClock) -> None:
+        for name in ("a", "b", "c"):
+            await store.create_job(a_job(clock, name))
+        await store.create_job(a_job(clock, "other", namespace="other"))
+        await store.pause_jobs("default", ["a", "b"], paused=True, reason="")
+        assert await store.count_jobs("default", 10) == (3, 2)
+        assert await store.count_jobs("default", 1) == (1, 1)
+        assert await store.count_jobs("other", 10) == (1, 0)
+        assert await store.count_jobs("nobody", 10) == (0, 0)
+
     async def test_missed_instants_are_found_by_when_they_were_recorded(self, store: Store, clock: ManualClock) -> None:
         policy = JobPolicy(misfire="once")
         await store.create_job(a_job(clock, "other", EveryTrigger(HOUR), namespace="other", policy=policy))

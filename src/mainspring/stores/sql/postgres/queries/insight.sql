@@ -74,6 +74,13 @@ WHERE namespace = $1 AND kind = $2 AND began_at >= $3 AND began_at < $4 ORDER BY
 SELECT namespace, kind, began_at, name, counts FROM mainspring.period_tallies
 WHERE namespace = $1 AND kind = $2 AND name = $3 AND began_at >= $4 AND began_at < $5 ORDER BY began_at LIMIT $6;
 
+-- newest_tallies: the latest tallies of each of some names
+SELECT t.namespace, t.kind, t.began_at, t.name, t.counts FROM unnest($3::text[]) AS asked (name)
+CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.period_tallies AS n
+  WHERE n.namespace = $1 AND n.kind = $2 AND n.name = asked.name AND n.began_at >= $4 ORDER BY n.began_at DESC LIMIT $5) AS t
+ORDER BY t.name, t.began_at DESC;
+
 -- see_errors: count failures in their groups; each group once
 INSERT INTO mainspring.error_groups AS g (namespace, id, type, message, place, first_at, last_at, count, last_run)
 SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::bigint[], $7::bigint[], $8::bigint[], $9::text[])

@@ -63,6 +63,13 @@ WHERE namespace = ? AND kind = ? AND began_at >= ? AND began_at < ? ORDER BY beg
 SELECT namespace, kind, began_at, name, counts FROM period_tallies
 WHERE namespace = ? AND kind = ? AND name = ? AND began_at >= ? AND began_at < ? ORDER BY began_at LIMIT ?;
 
+-- newest_tallies: the latest tallies of each of some names
+SELECT t.namespace, t.kind, t.began_at, t.name, t.counts FROM json_each(?3) AS asked CROSS JOIN period_tallies AS t
+WHERE t.namespace = ?1 AND t.kind = ?2 AND t.name = asked.value AND t.began_at IN (
+  SELECT n.began_at FROM period_tallies AS n
+  WHERE n.namespace = ?1 AND n.kind = ?2 AND n.name = asked.value AND n.began_at >= ?4 ORDER BY n.began_at DESC LIMIT ?5)
+ORDER BY t.name, t.began_at DESC;
+
 -- see_error: count a failure in its group
 INSERT INTO error_groups (namespace, id, type, message, place, first_at, last_at, count, last_run) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?6, 1, ?7)
 ON CONFLICT (namespace, id) DO UPDATE SET count = count + 1, first_at = min(first_at, excluded.first_at),

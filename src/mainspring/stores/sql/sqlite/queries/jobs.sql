@@ -25,6 +25,10 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
 FROM jobs WHERE namespace = ?1 AND last_fire_at <= ?2 AND (last_fire_at, id) < (?2, ?3)
 ORDER BY last_fire_at DESC, id DESC LIMIT ?4;
 
+-- count: how many jobs a namespace has, and how many of them are paused, each up to a limit
+SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE namespace = ?1 LIMIT ?2)),
+       (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE namespace = ?1 AND paused_at IS NOT NULL LIMIT ?2));
+
 -- list_paused: paused jobs, most recently paused first, beyond a place
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
