@@ -47,6 +47,25 @@ def test_the_jobs_have_totals_and_how_long_they_take(open_page: OpenPage, stage:
     expect(row.get_by_title("half of its runs began at most")).to_have_text(re.compile(r"^\d"))
 
 
+def test_runs_are_those_of_a_day_unless_that_filter_is_removed(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/runs")
+    table = page.get_by_role("table", name="runs")
+    with page.expect_request(lambda request: "/v1/runs?" in request.url and "since=" not in request.url):
+        page.get_by_role("link", name="show runs of all time").click()
+    expect(page.get_by_role("link", name="show runs of all time")).to_have_count(0)
+    page.get_by_role("link", name=re.compile("^failed")).click()
+    expect(page).to_have_url(re.compile("since=all"))
+    page.goto(f"{stage.url}/ui/runs?state=running")  # What has not ended is shown however old it is.
+    expect(page.get_by_role("link", name=re.compile("^running"))).to_have_attribute("aria-current", "page")
+    expect(page.get_by_role("link", name="show runs of all time")).to_have_count(0)
+    page.goto(f"{stage.url}/ui/runs?since=all&cols=state,worker")
+    expect(table.get_by_role("columnheader")).to_have_text(["", "Run", "State", "Worker"])
+    page.locator("summary").click()
+    page.get_by_label("Region").check()
+    expect(page).to_have_url(re.compile("cols=run%2Cstate%2Cworker%2Cregion"))
+    expect(table.get_by_role("columnheader").last).to_have_text("Region")
+
+
 def test_a_filter_without_a_match_says_how_to_clear_it(open_page: OpenPage) -> None:
     page = open_page("/jobs?q=tag:none")
     expect(page.get_by_text("No job matches tag:none")).to_be_visible()

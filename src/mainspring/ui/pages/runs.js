@@ -6,8 +6,8 @@ import { askForAll, bounded } from "../parts/bulk.js";
 import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { instantOf, When } from "../parts/when.js";
-import { jobNamed, place, runHref, to } from "../router.js";
+import { instantOf, lengthOf, now, When } from "../parts/when.js";
+import { jobNamed, place, refine, runHref, to } from "../router.js";
 import { may, namespace } from "../state/me.js";
 
 const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "region", "key", "submitted_by", "late", "took", "error", "since", "until", "id"];
@@ -23,6 +23,48 @@ export const RUN_COLUMNS = [
   { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
   { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted">${run.reason}</span>` },
 ];
+
+/** Columns that can be shown besides. */
+const MORE_COLUMNS = [
+  { name: "Job", cell: (/** @type {any} */ run) => (run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : "–") },
+  { name: "Started", tight: true, cell: (/** @type {any} */ run) => (run.started_at ? html`<${When} at=${run.started_at} plain />` : "–") },
+  { name: "Finished", tight: true, cell: (/** @type {any} */ run) => (run.finished_at ? html`<${When} at=${run.finished_at} plain />` : "–") },
+  { name: "Worker", cell: (/** @type {any} */ run) => html`<span class="mono">${run.worker ?? "–"}</span>` },
+  { name: "Region", tight: true, cell: (/** @type {any} */ run) => run.region },
+  { name: "Priority", number: true, cell: (/** @type {any} */ run) => run.priority },
+  { name: "Key", cell: (/** @type {any} */ run) => run.key ?? "–" },
+  { name: "Tags", cell: (/** @type {any} */ run) => run.tags.join(", ") || "–" },
+  { name: "By", cell: (/** @type {any} */ run) => run.submitted_by ?? "–" },
+];
+const ALL_COLUMNS = [...RUN_COLUMNS, ...MORE_COLUMNS];
+const wordOf = (/** @type {{ name: string }} */ column) => column.name.toLowerCase();
+
+/** The columns that the address names, in its order; the usual ones if it names none. The first is always there: it leads to the run.
+ * @param {string | null} cols */
+function columnsOf(cols) {
+  const named = (cols ?? "").split(",").flatMap((word) => ALL_COLUMNS.filter((each) => wordOf(each) === word && each !== RUN_COLUMNS[0]));
+  return cols === null ? RUN_COLUMNS : [RUN_COLUMNS[0], ...new Set(named)];
+}
+
+/** @param {{ shown: { name: string }[] }} given */
+function Columns({ shown }) {
+  const choose = (/** @type {any} */ column, /** @type {boolean} */ on) => {
+    const words = (on ? [...shown, column] : shown.filter((each) => each !== column)).map(wordOf).join(",");
+    refine({ cols: words === RUN_COLUMNS.map(wordOf).join(",") ? undefined : words });
+  };
+  return html`<details class="choose"><summary>Columns</summary><fieldset><legend class="hidden-text">columns</legend>${ALL_COLUMNS.slice(1).map((each) => html`<label><input type="checkbox" checked=${shown.includes(each)} onChange=${(/** @type {any} */ e) => choose(each, e.target.checked)} /> ${each.name}</label>`)}</fieldset></details>`;
+}
+
+/** A list without a filter shows this much; runs that have not ended are shown however old they are. */
+const USUAL = "24h";
+const UNENDED = ["running", "pending", "blocked"];
+const HOUR_MS = 3_600_000;
+
+/** The beginning of the hour a day ago: Back finds the same list.
+ * @param {string} tab */
+function usualSince(tab) {
+  return UNENDED.includes(tab) ? {} : { since: new Date(Math.floor((now().getTime() - lengthOf(USUAL)) / HOUR_MS) * HOUR_MS).toISOString() };
+}
 
 /** A pending run that was tried before waits for its next attempt.
  * @param {any} run */
@@ -47,15 +89,15 @@ const UNCOUNTED = ["error", "id", "state"];
 
 /** How many runs each tab has, up to the server's bound. They are counted once for a filter: with each change it would cost the server more than
  * the list.
- * @param {Record<string, any>} filter @returns {Record<string, number>} */
-function useCounts(filter) {
+ * @param {Record<string, any>} filter @param {boolean} isUsual whether the usual span bounds them @returns {Record<string, number>} */
+function useCounts(filter, isUsual) {
   const [found, set] = useState({ key: "", counts: /** @type {Record<string, number>} */ ({}) });
-  const key = JSON.stringify([namespace.value, filter]);
+  const key = JSON.stringify([namespace.value, filter, isUsual]);
   useEffect(() => {
     if (filter.error || filter.id) return;
     const abort = new AbortController();
     const words = Object.fromEntries(Object.entries(filter).filter(([name]) => !UNCOUNTED.includes(name)));
-    const count = async (/** @type {string} */ state) => [state, (await get("/v1/runs:count", { ...words, state }, abort.signal)).count];
+    const count = async (/** @type {string} */ state) => [state, (await get("/v1/runs:count", { ...words, ...(isUsual ? usualSince(state) : {}), state }, abort.signal)).count];
     Promise.all(TABS.filter(Boolean).map(count)).then((counts) => set({ key, counts: Object.fromEntries(counts) }), () => {});  // The list says what is wrong with the filter.
     return () => abort.abort();
   }, [key]);
@@ -67,10 +109,16 @@ export default function Runs() {
   const tab = place.value.query.get("state") ?? "";
   const { found, rest } = readWords(words, FILTERS);
   const spans = Object.fromEntries(["since", "until"].filter((name) => found[name]).map((name) => [name, instantOf(found[name])]));
+  const isUsual = !words && place.value.query.get("since") !== "all";
+  const [usual] = useState(() => usualSince(""));
+  const isBounded = isUsual && !UNENDED.includes(tab);
   const filter = { ...(tab ? { state: tab } : {}), ...found, ...spans, ...(rest ? { id: rest } : {}) };
   const { state: _, ...others } = filter;
-  const counts = useCounts(others);
-  const query = { limit: 100, fields: "row", ...filter };
+  const counts = useCounts(others, isUsual);
+  const cols = place.value.query.get("cols");
+  const columns = columnsOf(cols);
+  const kept = { q: words, cols, since: isUsual ? "" : place.value.query.get("since") };
+  const query = { limit: 100, fields: "row", ...filter, ...(isBounded ? usual : {}) };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {
@@ -80,16 +128,20 @@ export default function Runs() {
   const controls = may("runs:control");
   return html`
     <${Head} title="Runs" actions=${may("runs:submit") && html`<a class="button" href=${to("/new-run")}>New run</a>`} />
-    <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { q: words, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}${counts[each] > 0 && html` <span class="tally">${bounded(counts[each])}</span>`}</a>`)}</nav>
+    <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { ...kept, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}${counts[each] > 0 && html` <span class="tally">${bounded(counts[each])}</span>`}</a>`)}</nav>
     <div class="toolbar">
       <${Search} value=${words} label="filter runs" names=${FILTERS} placeholder="job:etl queue:gpu since:24h, or an id" />
+      ${isBounded && html`<span class="chip"><code>since:${USUAL}</code><a href=${to("/runs", { ...kept, state: tab, since: "all" })} aria-label="show runs of all time">✕</a></span>`}
+      <${Columns} shown=${columns} />
       <${Fresh} of=${runs} />
       <${Bulk} chosen=${chosen} filter=${filter} isWhole=${chosen.size >= runs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${runs}>${() => runs.rows.length
-      ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more}
+      ? html`<${Table} label="runs" columns=${columns} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more}
           chosen=${controls ? chosen : undefined} onChoose=${controls ? setChosen : undefined} />`
-      : words || tab
+      : isBounded
+        ? html`<${Empty} command="mainspring run submit TASK --app work.py">No run${tab && ` that ${tab === "failed" || tab === "succeeded" ? tab : `was ${tab}`}`} in the last 24 hours. <a href=${to("/runs", { ...kept, state: tab, since: "all" })}>Show all</a></${Empty}>`
+        : words || tab
         ? html`<${Empty}>No run matches. <a href=${to("/runs")}>Clear the filters</a></${Empty}>`
         : html`<${Empty} command="mainspring run submit TASK --app work.py">There are no runs yet.</${Empty}>`}</${Loaded}>`;
 }
