@@ -96,6 +96,26 @@ def test_a_queue_with_due_runs_and_no_worker_needs_attention(private_door: Door,
     assert "no-worker" not in kinds
 
 
+def test_due_runs_of_a_task_that_no_worker_knows_need_attention(private_door: Door, client: httpx.Client) -> None:
+    worker = private_door.client("worker").post("/v1/workers", json={"name": "w", "tasks": ["encode"]})
+    assert worker.is_success, worker.text
+    for task in ("encode", "decode", "decode"):
+        assert client.post("/v1/runs", json={**WORK, "task": task}).is_success
+    later = {**WORK, "task": "render", "run_at": "2100-01-01T00:00:00Z"}
+    assert client.post("/v1/runs", json=later).is_success
+    found = [each for each in client.get("/v1/overview").json()["attention"] if each["kind"] == "task-unknown"]
+    assert [(each["name"], each["queue"], each["text"]) for each in found] == [
+        ("decode", "default", "2 due runs wait in queue default, and no worker of it knows task decode.")
+    ]
+
+
+def test_the_overview_names_breakers_that_are_open(private_door: Door, client: httpx.Client) -> None:
+    assert client.get("/v1/overview").json()["breakers"] == {}
+    guard = private_door.server.context.guard
+    guard.dependencies = guard.dependencies._replace(state="open")
+    assert list(client.get("/v1/overview").json()["breakers"]) == ["dependencies"]
+
+
 def test_a_viewer_may_see_the_overview_of_its_own_namespace_alone(private_door: Door, client: httpx.Client) -> None:
     make(client, "a", schedule="30 2 * * *")
     other = private_door.client("viewer", namespace="other")

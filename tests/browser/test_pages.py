@@ -23,6 +23,16 @@ def test_the_overview_names_what_needs_attention(open_page: OpenPage) -> None:
     expect(attention).to_contain_text(re.compile(r"cleanup.*paused \(maintenance of the disks\)"))
 
 
+def test_an_open_breaker_is_named_on_every_page(open_page: OpenPage) -> None:
+    page = open_page("/settings")
+    opened = {"broker": "runs are claimed from the store"}
+    page.route("**/v1/overview", lambda route: route.fulfill(json={**route.fetch().json(), "breakers": opened}))
+    expect(
+        page.get_by_text("The circuit breaker of the broker is open: runs are claimed from the store.")
+    ).to_be_visible()
+    page.unroute_all(behavior="wait")
+
+
 def test_back_restores_the_filter_of_the_jobs(open_page: OpenPage) -> None:
     page = open_page("/jobs")
     page.get_by_label("filter jobs").fill("tag:etl")

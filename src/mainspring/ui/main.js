@@ -1,4 +1,5 @@
 /** The page: the caller, the header, and the page that the address names. */
+import { Problem } from "./api.js";
 import { html, render, useEffect, useRef, useState } from "./html.js";
 import { openPalette } from "./keys.js";
 import { mark, paused, start, version } from "./live.js";
@@ -85,13 +86,15 @@ function Header({ current }) {
 /** A session that ends within this time is announced. */
 const ENDING_MS = 300_000;
 
-/** What every page has to say first: no leader, no worker, degradation, a new version, an action that was interrupted. */
+/** What every page has to say first: no leader, no worker, degradation, an open breaker, a new version, an action that was interrupted. */
 function Banners() {
   const now = standing.value.data;
   const texts = [];
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
   if (now && now.degradation !== "normal") texts.push([`The server sheds load: ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
+  for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster"]);
+  if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster"]);
   const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;
   const isOld = version.value !== (document.documentElement.dataset.version ?? "");
   return html`${texts.map(([text, path]) => html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span>${text}</span><a href=${to(path)}>what this means</a></div>`)}

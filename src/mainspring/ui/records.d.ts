@@ -87,7 +87,7 @@ export interface Attempts {
 }
 
 export interface Attention {
-  kind: "job-failed" | "job-failing" | "job-missed" | "job-paused" | "no-leader" | "no-worker" | "queue-paused" | "queue-unserved";
+  kind: "job-failed" | "job-failing" | "job-missed" | "job-paused" | "no-leader" | "no-worker" | "queue-paused" | "queue-unserved" | "task-unknown";
   state: "failed" | "held" | "missed" | "paused";
   name: string;
   text: string;
@@ -1115,6 +1115,7 @@ export interface Overview {
   next: ListedJob[];
   degradation?: "no-waiting" | "normal" | "refusing" | "shedding" | "slow-history";
   pressure?: number;
+  breakers?: Record<string, string>;
 }
 
 export interface PageQuery {

@@ -8,6 +8,7 @@ import msgspec
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.system.health import open_breakers
 from mainspring.api.wire.streaming import SSE, beats, sse
 from mainspring.operations.views import overview_records
 from mainspring.operations.views.overview import Overview
@@ -17,10 +18,9 @@ async def show_overview(request: Request) -> Response:
     """The leader, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
     ask within a second are given the same answer."""
     found = await request.context.overviews.get(request.namespace, Overview(Acting(request).context).show)
-    guard = request.context.guard
-    return Response(
-        200, msgspec.structs.replace(found, degradation=guard.level.name, pressure=round(guard.pressure, 3))
-    )
+    guard, breakers = request.context.guard, open_breakers(request)
+    own = {"degradation": guard.level.name, "pressure": round(guard.pressure, 3), "breakers": breakers}
+    return Response(200, msgspec.structs.replace(found, **own))
 
 
 async def follow_live(request: Request) -> Response:

@@ -36,12 +36,14 @@ LOOKED_BACK = 10
 LATEST_TERMS = 100
 """How many of the latest terms are looked at for one that lasts."""
 Missed = Sequence[tuple[str, Firing]]
+_Waiting = tuple[list[Backlog], list[Run], list[PausedQueue], list[Job], list[Run], list[Job]]
 OFTEN_OF_LATEST = 3
 OFTEN_IN_A_DAY = 5
 """A job whose latest firing went well needs attention if this many of the latest rows of its ledger, or this many of
 its runs of the last day, have failed."""
 _STRENGTH = (
-    "no-leader", "no-worker", "queue-unserved", "queue-paused", "job-failed", "job-missed", "job-failing", "job-paused",
+    "no-leader", "no-worker", "queue-unserved", "task-unknown", "queue-paused", "job-failed", "job-missed",
+    "job-failing", "job-paused",
 )  # fmt: skip
 
 
@@ -59,13 +61,14 @@ class Overview:
             (crowd, leader, is_led),
             (missed, troubled),
             counted,
-            (backlog, queues, paused, running, upcoming),
+            (backlog, pending, queues, paused, running, upcoming),
         ) = await asyncio.gather(
             self._leadership(store), self._trouble(store), self._counted(store), self._waiting(store)
         )
         attention = [
             *_cluster_troubles(crowd, led=is_led),
             *_unserved_queues(backlog, crowd),
+            *_unknown_tasks([run for run in pending if run.due_at <= store.now()], crowd),
             *(_paused_queue(each) for each in queues),
             *troubled,
             *(_paused(job) for job in paused),
@@ -94,11 +97,14 @@ class Overview:
         missed = await store.missed_firings(self._context.namespace, store.now() - DAY, MOST_COUNTED)
         return missed, await self._troubled_jobs(store, missed)
 
-    async def _waiting(self, store: Store) -> tuple[list[Backlog], list[PausedQueue], list[Job], list[Run], list[Job]]:
+    async def _waiting(self, store: Store) -> _Waiting:
         """What is due, which queues and jobs are paused, what runs, and what comes next."""
         namespace = self._context.namespace
+        backlog = [each for each in await store.backlog(MOST_COUNTED) if each.namespace == namespace and each.count]
+        newest = RunFilter(namespace, (PENDING,), limit=MOST_LOOKED_AT)
         return (
-            [each for each in await store.backlog(MOST_COUNTED) if each.namespace == namespace and each.count],
+            backlog,
+            await store.list_runs(newest) if backlog else [],
             await store.paused_queues(namespace),
             await store.ordered_jobs(namespace, "paused", limit=MOST_LOOKED_AT),
             await store.list_runs(RunFilter(namespace, (RUNNING,), limit=MOST_SHOWN)),
@@ -205,6 +211,30 @@ def _unserved_queues(backlog: Sequence[Backlog], crowd: Crowd) -> Iterable[overv
             text=f"{count} due runs wait in queue {queue}, and no worker serves it.",
             remedy=f"Start one with `mainspring worker APP --queue {queue}`.",
             since=moment(min(each.oldest_at for each in own)),
+            queue=queue,
+        )
+
+
+def _unknown_tasks(due: Sequence[Run], crowd: Crowd) -> Iterable[overview_records.Attention]:
+    """Tasks of which runs are due in a queue whose workers do not know them, by the newest runs that wait."""
+    known: dict[str, set[str]] = {}
+    for worker in crowd.living():
+        for queue in worker.queues:
+            known.setdefault(queue, set()).update(worker.tasks)
+    waiting: dict[tuple[str, str], list[Run]] = {}
+    for run in due:
+        if run.queue in known and run.task not in known[run.queue]:
+            waiting.setdefault((run.queue, run.task), []).append(run)
+    for (queue, task), runs in waiting.items():
+        count = f"{len(runs)} or more" if len(due) >= MOST_LOOKED_AT else f"{len(runs)}"
+        wait = "run waits" if count == "1" else "runs wait"
+        yield overview_records.Attention(
+            kind="task-unknown",
+            state="held",
+            name=task,
+            text=f"{count} due {wait} in queue {queue}, and no worker of it knows task {task}.",
+            remedy=f"Start a worker with an app that has it: `mainspring worker APP --queue {queue}`.",
+            since=moment(min(run.due_at for run in runs)),
             queue=queue,
         )
 

@@ -38,7 +38,8 @@ class RunCounts(msgspec.Struct, frozen=True):
 
 
 AttentionKind = Literal[
-    "no-leader", "no-worker", "queue-unserved", "queue-paused", "job-failed", "job-missed", "job-failing", "job-paused",
+    "no-leader", "no-worker", "queue-unserved", "task-unknown", "queue-paused", "job-failed", "job-missed",
+    "job-failing", "job-paused",
 ]  # fmt: skip
 
 
@@ -70,6 +71,8 @@ class Overview(msgspec.Struct, kw_only=True, frozen=True):
     next: list[ListedJob]
     degradation: Degradation = "normal"
     pressure: float = 0.0
+    breakers: dict[str, str] = {}
+    """The circuit breakers of the answering process that are not closed, each with what happens meanwhile."""
 
 
 class News(msgspec.Struct, frozen=True):

@@ -54,6 +54,7 @@ function hrefOf(cause) {
   if (cause.state === "failed" && cause.run_id) return to(`/runs/${cause.run_id}`);
   if (cause.job) return jobNamed(cause.job);
   if (cause.jobs) return to("/jobs", { q: "state:paused" });
+  if (cause.kind === "task-unknown") return to("/runs", { q: `queue:${cause.queue} task:${cause.name}`, state: "pending" });
   if (cause.queue) return to("/queues");
   return to(cause.kind === "no-leader" ? "/cluster" : "/workers");
 }

@@ -99,6 +99,15 @@ def _breakers(request: Request) -> dict[str, str]:
     return own | dict(request.context.unguarded.metrics.breakers)
 
 
+def open_breakers(request: Request) -> dict[str, str]:
+    """The breakers of this process that are not closed, each with what happens meanwhile."""
+    return {
+        name: FALLBACKS.get(name, "calls that need it are refused")
+        for name, state in _breakers(request).items()
+        if state != "closed"
+    }
+
+
 def _fallen_back(request: Request) -> dict[str, str]:
     """Breakers that are not closed and have a fallback: the process stays ready."""
     return {name: state for name, state in _breakers(request).items() if state != "closed" and name in FALLBACKS}
