@@ -333,6 +333,30 @@ def _sums(buckets: list[dict[str, Any]]) -> list[tuple[str, int, int]]:
     return [(each["name"], each["succeeded"], each["failed"]) for each in buckets]
 
 
+def test_kinds_of_failure_of_one_job_or_task_and_how_many_jobs_have_each(
+    private_door: Door, client: httpx.Client
+) -> None:
+    for name in ("a", "b"):
+        make(client, name, manual=True)
+    for name, error in (("a", "KeyError"), ("b", "KeyError"), ("b", "OSError")):
+        ok(client.post(f"/v1/jobs/{name}/trigger", json={}))
+        end_all(private_door, error)
+    submit(client)
+    end_all(private_door, "KeyError")
+    count_events(private_door)
+
+    def found(**words: str) -> dict[str, tuple[int, int]]:
+        groups = ok(client.get("/v1/errors", params=words))["items"]
+        return {each["type"]: (each["count"], each["job_count"]) for each in groups}
+
+    assert found() == {"KeyError": (3, 2), "OSError": (1, 1)}
+    assert found(job="a") == {"KeyError": (1, 1)}
+    assert found(job="b") == {"OSError": (1, 1), "KeyError": (1, 1)}
+    assert found(task="encode") == {"KeyError": (3, 2), "OSError": (1, 1)}
+    assert found(task="other") == {}
+    assert found(job="a", since="2100-01-01T00:00:00Z") == {}
+
+
 def test_jobs_are_counted_and_listed_with_how_long_they_take(private_door: Door, client: httpx.Client) -> None:
     for name in ("a", "b", "c"):
         make(client, name, manual=True)

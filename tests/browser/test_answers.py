@@ -56,6 +56,29 @@ def test_each_kind_of_error_is_one_group_and_is_retried_at_most_once(open_page: 
     assert panels.filter(has_text="ConnectionError").locator(".figure").inner_text() == before
 
 
+def test_failures_of_one_job_and_a_sample_that_is_retried_first(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/failures?span=30d")
+    panels = page.locator(".failure")
+    expect(panels.nth(1)).to_be_visible()
+    page.get_by_label("job").fill("etl-nightly")
+    page.get_by_label("job").press("Enter")
+    expect(panels).to_have_count(1)
+    expect(panels).to_contain_text(re.compile(r"ConnectionError.* of 1 job", re.S))
+    page.get_by_role("link", name=re.compile("ConnectionError")).click()
+    first = page.get_by_role("table", name="runs that failed so").locator("[data-row]").first.get_attribute("data-row")
+    page.get_by_role("button", name="Retry one first").click()
+    expect(page.get_by_role("dialog")).to_contain_text(f"mainspring run retry {first}")
+    confirm(page, "Retry it")
+    repeated = until(
+        lambda: [
+            run
+            for run in stage.ask("GET", "/v1/runs", params={"job": "etl-nightly", "limit": 100})["items"]
+            if run["retry_of"] == first
+        ]
+    )
+    assert len(repeated) == 1
+
+
 @pytest.mark.parametrize("path", ["/", "/failures?span=30d"])
 def test_while_failures_are_still_counted_the_page_says_so_and_asks_again(
     open_page: OpenPage, stage: Stage, path: str

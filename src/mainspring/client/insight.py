@@ -93,10 +93,16 @@ class Insight:
         return await self._connection.ask(request, records.ServiceLevels)
 
     def errors(
-        self, *, since: datetime | None = None, limit: int | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        job: str | None = None,
+        task: str | None = None,
+        limit: int | None = None,
     ) -> AsyncGenerator[records.ErrorGroup, None]:
-        """Kinds of failure, the one that was seen last first."""
-        return each(self._connection, path_of("errors"), _span(since=since), records.ErrorGroup, limit, size=200)
+        """Kinds of failure, the one that was seen last first; those of a job or a task among its latest failures."""
+        query = {**_span(since=since), "job": job, "task": task}
+        return each(self._connection, path_of("errors"), query, records.ErrorGroup, limit, size=200)
 
     async def error(self, error: str) -> records.ErrorStory:
         """A kind of failure, what it affects, and one of its errors."""

@@ -330,6 +330,7 @@ export interface ErrorGroup {
   last_at: string;
   last_run: string;
   trend: number[];
+  job_count: number;
 }
 
 export interface ErrorGroups {
@@ -340,6 +341,8 @@ export interface ErrorGroups {
 
 export interface ErrorQuery {
   since?: string;
+  job?: string;
+  task?: string;
   limit?: number;
   cursor?: string;
 }
@@ -354,6 +357,7 @@ export interface ErrorStory {
   last_at: string;
   last_run: string;
   trend: number[];
+  job_count: number;
   jobs: string[];
   tasks: string[];
   sample: any;

@@ -95,6 +95,8 @@ class ErrorQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which error groups."""
 
     since: Annotated[InstantText, Meta(description="groups that failed since then")] | UnsetType = UNSET
+    job: Annotated[Name, Meta(description="groups of the latest failures of this job")] | UnsetType = UNSET
+    task: Annotated[Name, Meta(description="groups of the latest failures of this task")] | UnsetType = UNSET
     limit: Fewer | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET
 

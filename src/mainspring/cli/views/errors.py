@@ -21,9 +21,13 @@ from mainspring.operations.views import records
 @click.command(cls=Errand)
 @click.argument("error", required=False, metavar="[ERROR]")
 @click.option("--since", metavar="WHEN", callback=read_since, help="That failed since an instant, or since 2h ago.")
+@click.option("--job", metavar="JOB", help="Among the latest failures of a job.")
+@click.option("--task", metavar="TASK", help="Among the latest failures of a task.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
 @click.pass_obj
-def errors(session: Session, error: str | None, since: datetime | None, limit: int) -> None:
+def errors(
+    session: Session, error: str | None, since: datetime | None, job: str | None, task: str | None, limit: int
+) -> None:
     """List kinds of failure, the one that was seen last first; or show ERROR with what it affects.
 
     \b
@@ -37,7 +41,8 @@ def errors(session: Session, error: str | None, since: datetime | None, limit: i
         return
 
     async def look(scheduler: Backend) -> tuple[Sequence[records.ErrorGroup], Instant]:
-        return [each async for each in scheduler.insight.errors(since=since, limit=limit)], scheduler.now()
+        found = scheduler.insight.errors(since=since, job=job, task=task, limit=limit)
+        return [each async for each in found], scheduler.now()
 
     found, now = with_scheduler(session, look)
     screen.answer(found, lambda: _draw(screen, found, now))

@@ -44,9 +44,16 @@ class Insight:
         self.task = tasks.get
         self.facets = tasks.facets
 
-    def errors(self, *, since: datetime | None = None, limit: int | None = None) -> AsyncGenerator[ErrorGroup, None]:
-        """Kinds of failure, the one that was seen last first."""
-        fetch = partial(self._errors, since=since)
+    def errors(
+        self,
+        *,
+        since: datetime | None = None,
+        job: str | None = None,
+        task: str | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[ErrorGroup, None]:
+        """Kinds of failure, the one that was seen last first; those of a job or a task among its latest failures."""
+        fetch = partial(self._errors, since=since, job=job, task=task)
 
         async def page(place: str | None, size: int) -> Page[ErrorGroup]:
             return await fetch(before=place, limit=size)

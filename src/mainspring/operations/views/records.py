@@ -265,6 +265,8 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     last_run: str
     trend: list[int]
     """How many in each of the last 24 hours, the newest last."""
+    job_count: int
+    """How many jobs the latest of these runs belong to: at most 500 failures are looked at."""
 
 
 class ErrorGroups(Page[ErrorGroup], frozen=True):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, Final, Literal
 
 from mainspring.core.answers import ErrorGroup as Group
+from mainspring.core.ids import encode_time
 from mainspring.core.instants import (
     DAY,
     HOUR,
@@ -18,9 +20,12 @@ from mainspring.core.instants import (
     from_datetime,
     parse_duration,
 )
+from mainspring.core.model import Run
+from mainspring.core.runs.errors import kind_of_error
 from mainspring.core.runs.retry import Length
 from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_of, quantile
-from mainspring.errors import InvalidInput
+from mainspring.core.states import FAILED
+from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.context import Context
 from mainspring.operations.values.from_rows import moment, moment_or_none
 from mainspring.operations.views.records import (
@@ -32,13 +37,15 @@ from mainspring.operations.views.records import (
     Tallies,
     TallyBucket,
 )
-from mainspring.store import Store
+from mainspring.store import RunFilter, Store
 
 MOST_ROWS: Final = 20_000
 MOST_PERIODS: Final = 2_016
 """A week of five minutes."""
 TREND_HOURS: Final = 24
 MOST_LOOKED_AT: Final = 200
+MOST_SEEN: Final = 500
+"""Of how many of the latest failures the jobs are counted, and the groups of one job or task are found."""
 
 
 class Tallied:
@@ -97,17 +104,63 @@ class Tallied:
         items.sort(key=lambda item: item.priority)
         return ServiceLevels(items, moment(first), moment(last), await store.tallied(), await _counted_until(store))
 
-    async def errors(self, *, since: datetime | None = None, before: str | None = None, limit: int = 50) -> ErrorGroups:
-        """Error groups, the one that failed last first: those that failed since an instant, beyond a place."""
+    async def errors(
+        self,
+        *,
+        since: datetime | None = None,
+        job: str | None = None,
+        task: str | None = None,
+        before: str | None = None,
+        limit: int = 50,
+    ) -> ErrorGroups:
+        """Error groups, the one that failed last first: those that failed since an instant, beyond a place. Those of a
+        job or a task are the groups of its latest failures, on one page: each counts these failures alone."""
         store = await self._context.open()
+        if job is not None or task is not None:
+            return await self._errors_of(store, since, job, task, limit)
         first = 0 if since is None else from_datetime(since, "since")
         instant, _, group = (before or "").partition(" ")
         place = None if before is None else (int(instant), group)
         found = await store.list_errors(self._context.namespace, since=first, before=place, limit=limit + 1)
         trends = await self._trends(store, found[:limit])
         following = f"{found[limit - 1].last_at} {found[limit - 1].id}" if len(found) > limit else None
-        items = [ErrorGroup(**_fields(each), trend=trends[each.id]) for each in found[:limit]]
+        seen = await self._seen(store, first) if found else {}
+        items = [
+            ErrorGroup(**_fields(each), trend=trends[each.id], job_count=_jobs_of(seen.get(each.id, ())))
+            for each in found[:limit]
+        ]
         return ErrorGroups(items, following, await _counted_until(store))
+
+    async def _errors_of(
+        self, store: Store, since: datetime | None, job: str | None, task: str | None, limit: int
+    ) -> ErrorGroups:
+        first = 0 if since is None else from_datetime(since, "since")
+        seen = await self._seen(store, first, job=job, task=task)
+        found = []
+        for error in list(seen)[:limit]:
+            with suppress(NotFound):  # A group that is not counted yet.
+                found.append(await store.get_error(self._context.namespace, error))
+        trends = await self._trends(store, found)
+        items = []
+        for each in found:
+            runs = seen[each.id]
+            ended = [run.finished_at or run.due_at for run in runs]
+            own = {"count": len(runs), "first_at": moment(min(ended)), "last_at": moment(max(ended))}
+            fields = _fields(each) | own | {"last_run": runs[0].id}
+            items.append(ErrorGroup(**fields, trend=trends[each.id], job_count=_jobs_of(runs)))
+        return ErrorGroups(items, None, await _counted_until(store))
+
+    async def _seen(
+        self, store: Store, first: Instant, *, job: str | None = None, task: str | None = None
+    ) -> dict[str, list[Run]]:
+        """The newest failed runs by their group, the newest group first. Which group a run is in follows from its
+        error, so this is one query."""
+        oldest = encode_time(max(first, 0))
+        where = RunFilter(self._context.namespace, (FAILED,), limit=MOST_SEEN, since=oldest, job=job, task=task)
+        found: dict[str, list[Run]] = {}
+        for run in await store.list_runs(where):
+            found.setdefault(kind_of_error(run).id, []).append(run)
+        return found
 
     async def error(self, error: str) -> ErrorStory:
         """An error group, the jobs and tasks that it affects, and an error of it as it is."""
@@ -118,6 +171,7 @@ class Tallied:
         return ErrorStory(
             **_fields(group),
             trend=trend,
+            job_count=_jobs_of(runs),
             jobs=sorted({run.job for run in runs if run.job is not None}),
             tasks=sorted({run.task for run in runs}),
             sample=self._context.read(runs[0].error) if runs else None,
@@ -194,6 +248,10 @@ def _level(priority: int, within: Duration | None, tally: Tally) -> ServiceLevel
 
 def _seconds(duration: Duration | None) -> float | None:
     return None if duration is None else duration / SECOND
+
+
+def _jobs_of(runs: Iterable[Run]) -> int:
+    return len({run.job for run in runs if run.job is not None})
 
 
 def _fields(group: Group) -> dict[str, Any]:

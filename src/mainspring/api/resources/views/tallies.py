@@ -51,7 +51,7 @@ async def list_errors(request: Request) -> Response:
     before = read_cursor(request.query)
     if before is not None and not is_error_place(before):
         raise unknown_cursor()
-    words = asked(request, moments=("since",))
+    words = asked(request, "job", "task", moments=("since",))
     found = await Tallied(Acting(request).context).errors(**words, before=before, limit=limit_of(request.query))
     following = None if found.next is None else write_cursor(found.next)
     return Response(200, msgspec.structs.replace(found, next=following))
