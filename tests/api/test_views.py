@@ -205,6 +205,20 @@ def test_related_jobs_are_listed_with_what_became_of_them_last(private_door: Doo
     assert after["latest_at"] is not None
 
 
+def test_a_timeline_has_the_queues_and_tags_of_jobs_where_asked(private_door: Door, client: httpx.Client) -> None:
+    make(client, "a", manual=True, tags=["nightly"])
+    ok(client.post("/v1/jobs/a/trigger", json={}))
+    submit(client)
+    end_all(private_door)
+    count_events(private_door)
+    plain, whole = (ok(client.get("/v1/timeline", params=words))["items"] for words in ({}, {"jobs": True}))
+    assert {(each["queue"], *each["tags"]) for each in plain} == {(None,)}
+    assert {(each["name"], each["queue"], *each["tags"]) for each in whole} == {
+        ("a", "default", "nightly"),
+        ("encode", None),
+    }
+
+
 def test_a_long_timeline_is_sampled_evenly_and_keeps_its_failures(
     private_door: Door, client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:

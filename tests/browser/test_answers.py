@@ -204,6 +204,19 @@ def test_a_worker_shows_what_it_ran(open_page: OpenPage, stage: Stage) -> None:
     expect(page.get_by_role("img", name=re.compile("runs over time"))).to_be_visible()
 
 
+def test_the_timeline_has_rows_of_queues_and_tags_and_a_table(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/timeline?span=30d&by=tag&view=table")
+    table = page.get_by_role("table", name="attempts")
+    expect(table.get_by_role("columnheader").last).to_have_text("Tags")
+    expect(table.get_by_role("row", name=re.compile("etl-nightly.* etl")).first).to_be_visible()
+    page.get_by_role("link", name="queues", exact=True).click()
+    expect(table.get_by_role("row", name=re.compile("etl-nightly.* default")).first).to_be_visible()
+    page.get_by_role("link", name="drawing").click()
+    expect(page.get_by_role("img", name=re.compile(r"runs over time: \d+ spans"))).to_be_visible()
+    page.get_by_role("link", name="1 minute").click()
+    expect(page).to_have_url(re.compile("span=1m"))
+
+
 def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: OpenPage) -> None:
     page = open_page("/new-job", expects_faults=True)
     page.get_by_label("Zone", exact=True).fill("Europe/Berlin")

@@ -144,11 +144,18 @@ class Insight:
         return await self._connection.ask(Request("POST", path_of("load:spread"), body=body), Spread)
 
     async def timeline(
-        self, *, since: datetime | None = None, until: datetime | None = None, worker: str | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        worker: str | None = None,
+        jobs: bool = False,
     ) -> records.Spans:
-        """When runs were executed; of one worker, if it is named."""
+        """When runs were executed; of one worker, if it is named. With `jobs`, each has the queue and the tags of its
+        job; not where a worker is named."""
         path = path_of("timeline") if worker is None else path_of("workers", worker, "spans")
-        return await self._connection.ask(Request("GET", path, _span(since=since, until=until)), records.Spans)
+        query = {**_span(since=since, until=until), "jobs": True if jobs and worker is None else None}
+        return await self._connection.ask(Request("GET", path, query), records.Spans)
 
     async def run_relations(self, run_id: str) -> records.RunRelations:
         """What belongs to a run."""

@@ -1615,6 +1615,8 @@ export interface Span {
   ended_at: string | null;
   state: string;
   attempt: number | null;
+  queue?: string | null;
+  tags?: string[];
 }
 
 export interface SpanQuery {
@@ -1759,6 +1761,12 @@ export interface TermQuery {
 
 export interface Terms {
   items: Term[];
+}
+
+export interface TimelineQuery {
+  since?: string;
+  until?: string;
+  jobs?: boolean;
 }
 
 export interface TriggerBody {

@@ -127,6 +127,12 @@ class SpanQuery(msgspec.Struct, forbid_unknown_fields=True):
     until: InstantText | UnsetType = UNSET
 
 
+class TimelineQuery(SpanQuery, forbid_unknown_fields=True):
+    """Which span of time, and what of each attempt."""
+
+    jobs: Annotated[bool, Meta(description="each with the queue and the tags of its job")] | UnsetType = UNSET
+
+
 class TermQuery(msgspec.Struct, forbid_unknown_fields=True):
     """Which terms."""
 

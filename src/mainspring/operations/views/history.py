@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Sequence
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, from_datetime
 from mainspring.core.model import Event
@@ -25,6 +27,8 @@ SAMPLES: Final = 50
 SOME_BATCHES: Final = 40
 """Transactions that are read at once for a part: mostly they have some ten events each."""
 MOST_FAILED: Final = 1_000
+MOST_JOBS: Final = 1_000
+"""Of how many jobs a timeline has queues and tags."""
 _ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost"}
 
 
@@ -90,10 +94,16 @@ class StoredEvents:
         return EventPage(items, None)
 
     async def spans(
-        self, *, since: datetime | None = None, until: datetime | None = None, worker: str | None = None
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        worker: str | None = None,
+        jobs: bool = False,
     ) -> Spans:
         """When runs were executed, from `since` (an hour ago) to `until` (now): attempts that began or ended then. A
-        span with more events than `MOST_READ` is sampled evenly, and runs that failed in it are added."""
+        span with more events than `MOST_READ` is sampled evenly, and runs that failed in it are added. With `jobs`,
+        each has the queue and the tags of its job."""
         store = await self._context.open()
         last = store.now() if until is None else from_datetime(until, "until")
         first = last - HOUR if since is None else from_datetime(since, "since")
@@ -107,6 +117,7 @@ class StoredEvents:
             for span in await self._failed(store, first, last):
                 found.setdefault((span.run_id, span.attempt), span)
         spans = [span for span in found.values() if worker in (None, span.worker)]
+        spans = await self._with_jobs(store, spans) if jobs else spans
         left_out = max(events - MOST_READ, 0)
         return Spans(sorted(spans, key=lambda span: span.began_at), left_out > 0, events, left_out)
 
@@ -126,6 +137,17 @@ class StoredEvents:
         if ends:
             found += [_span(run_id, event, None, first) for run_id, event in began.items()]
         return [span for span in found if span is not None]
+
+    async def _with_jobs(self, store: Store, spans: Sequence[Span]) -> list[Span]:
+        """Spans with the queues and tags of their jobs, as they are now: events have neither."""
+        names = list(dict.fromkeys(span.name for span in spans))[:MOST_JOBS]
+        known = {job.name: job for job in await store.find_jobs(self._context.namespace, names)} if names else {}
+        found = []
+        for span in spans:
+            job = known.get(span.name)
+            own = {} if job is None else {"queue": job.queue, "tags": list(job.options.tags)}
+            found.append(msgspec.structs.replace(span, **own))
+        return found
 
     async def _failed(self, store: Store, first: Instant, last: Instant) -> list[Span]:
         """The newest runs that failed in a span. Ids follow the instants at which runs were due or submitted."""

@@ -352,6 +352,10 @@ class Span(msgspec.Struct, frozen=True):
     ended_at: Moment | None
     state: str
     attempt: int | None
+    queue: str | None = None
+    """The queue of its job, where that was asked for; null of a run without a job."""
+    tags: list[str] = []
+    """The tags of its job, where they were asked for."""
 
 
 class Spans(msgspec.Struct, frozen=True):

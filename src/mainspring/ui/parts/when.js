@@ -36,7 +36,7 @@ export function When({ at, zone, plain = false, job = false, none = "–" }) {
 }
 
 const MS = /** @type {Record<string, number>} */ ({ m: 60_000, h: 3_600_000, d: 86_400_000 });
-const NAMES = /** @type {Record<string, string>} */ ({ "15m": "15 minutes", "1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days" });
+const NAMES = /** @type {Record<string, string>} */ ({ "1m": "1 minute", "15m": "15 minutes", "1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days", "30d": "30 days" });
 
 /** The length of `24h` in milliseconds.
  * @param {string} span */

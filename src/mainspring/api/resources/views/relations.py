@@ -6,7 +6,7 @@ from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.paging import limit_of
-from mainspring.api.schemas.views import EventPageQuery, RunEventQuery, SpanQuery
+from mainspring.api.schemas.views import EventPageQuery, RunEventQuery, SpanQuery, TimelineQuery
 from mainspring.operations.views import records
 from mainspring.operations.views.history import StoredEvents
 from mainspring.operations.views.relations import Relations
@@ -37,9 +37,8 @@ async def list_events(request: Request) -> Response:
 
 async def show_timeline(request: Request) -> Response:
     """When runs were executed, from `since` (an hour ago) to `until` (now)."""
-    return Response(
-        200, await StoredEvents(Acting(request).context).spans(**asked(request, moments=("since", "until")))
-    )
+    words = asked(request, "jobs", moments=("since", "until"))
+    return Response(200, await StoredEvents(Acting(request).context).spans(**words))
 
 
 async def show_worker_spans(request: Request) -> Response:
@@ -67,7 +66,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/timeline", show_timeline, "events:read", "When runs were executed.", {200: records.Spans},
-        query=SpanQuery, history=True,
+        query=TimelineQuery, history=True,
     ),
     Endpoint(
         "GET", "/v1/workers/{worker_id}/spans", show_worker_spans, "events:read", "When a worker executed which runs.",
