@@ -11,6 +11,7 @@ from mainspring.client.connection import Connection, Request, path_of
 from mainspring.client.pages import each
 from mainspring.client.streams import follow
 from mainspring.operations import records
+from mainspring.operations.audit import Revoked
 
 
 class Events:
@@ -69,5 +70,5 @@ class Tokens:
         given = {"token_id": token_id, "subject": subject}
         body = {name: value for name, value in given.items() if value is not None}
         return (
-            await self._connection.ask(Request("POST", path_of("tokens:revoke"), body=body), records.Revoked)
+            await self._connection.ask(Request("POST", path_of("tokens:revoke"), body=body), Revoked)
         ).revoked

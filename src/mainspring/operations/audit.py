@@ -5,11 +5,19 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from datetime import datetime
 
+import msgspec
+
 from mainspring.core.instants import from_datetime
 from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.paging import walk
 from mainspring.operations.values.from_rows import change_record
+
+
+class Revoked(msgspec.Struct, frozen=True):
+    """What is no longer good."""
+
+    revoked: list[str]
 
 
 class Audit:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from mainspring.api.auth.access import EVERYWHERE
 from mainspring.api.auth.tokens import LONGEST_LIFE
 from mainspring.api.endpoint import Endpoint, Request, Response
@@ -13,13 +11,7 @@ from mainspring.api.schemas.bodies import RevokeBody
 from mainspring.api.schemas.paging import limit_of, page, read_number
 from mainspring.api.schemas.queries import AuditQuery, PageQuery
 from mainspring.operations import records
-from mainspring.operations.audit import Audit
-
-
-class Revoked(msgspec.Struct, frozen=True):
-    """What is no longer good."""
-
-    revoked: list[str]
+from mainspring.operations.audit import Audit, Revoked
 
 
 async def list_audit(request: Request) -> Response:
