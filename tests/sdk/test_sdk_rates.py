@@ -14,7 +14,7 @@ import pytest
 from mainspring import Mainspring, every, manual
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.load.rate_limits import Pace, format_pace, parse_pace
-from mainspring.core.runs.limits import FARTHEST, Turns, share_of
+from mainspring.core.tasks.limits import FARTHEST, Turns, share_of
 from mainspring.errors import InvalidInput
 from store_places import places
 

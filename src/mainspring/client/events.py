@@ -69,6 +69,4 @@ class Tokens:
         """Revoke a token by its id, or all that a subject got until now: on every server, within seconds."""
         given = {"token_id": token_id, "subject": subject}
         body = {name: value for name, value in given.items() if value is not None}
-        return (
-            await self._connection.ask(Request("POST", path_of("tokens:revoke"), body=body), Revoked)
-        ).revoked
+        return (await self._connection.ask(Request("POST", path_of("tokens:revoke"), body=body), Revoked)).revoked

@@ -51,7 +51,7 @@ class RunOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     on_key_failure: OnKeyFailure = "continue"
     tags: tuple[str, ...] = ()
     per: str = ""
-    """The argument for each of whose values the limit and the rate of its task are counted: see `core.runs.limits`."""
+    """The argument for each of whose values the limit and the rate of its task are counted: see `core.tasks.limits`."""
     isolation: Isolation | None = None
     alert: str | None = None
     """The alert to send if the run fails for good: see `core.runs.alerts`."""

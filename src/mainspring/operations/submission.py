@@ -11,11 +11,11 @@ import msgspec
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Gate, KeptOptions, NewRun, Run
 from mainspring.core.planning.plans import make_runs
-from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.outcome import with_end
 from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
+from mainspring.core.tasks.limits import task_gate
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations.jobs.options import Defaults, Values, read_defaults
 from mainspring.store import Audit, Store

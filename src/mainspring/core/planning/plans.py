@@ -18,7 +18,6 @@ from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration, Instan
 from mainspring.core.model import PROVIDED_TASKS, FiringKind, FiringOutcome, Gate, Job, JobPolicy, KeptOptions, NewRun
 from mainspring.core.planning.firing_limits import Bounds, runs_of
 from mainspring.core.runs.dependency import Fire, Upstream
-from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.outcome import Next, with_end
 from mainspring.core.schedules.calendars import (
     SEARCHED_DAYS,
@@ -31,6 +30,7 @@ from mainspring.core.schedules.calendars import (
 from mainspring.core.schedules.cron import parse_cron
 from mainspring.core.schedules.triggers import AfterTrigger, CronTrigger, EveryTrigger, Trigger, next_fire
 from mainspring.core.states import FAILED
+from mainspring.core.tasks.limits import task_gate
 
 Calendars = Mapping[str, Calendar]
 

@@ -10,8 +10,8 @@ import msgspec
 
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration
 from mainspring.core.model import Amendment, Claim, KeptOptions, RunOptions, TaskNotice, Worker
-from mainspring.core.runs.limits import task_gate
 from mainspring.core.runs.outcome import with_end
+from mainspring.core.tasks.limits import task_gate
 
 ASIDE: Final[Duration] = 30 * SECOND
 """How long a worker whose code is too old for a run of a task leaves that task to others."""

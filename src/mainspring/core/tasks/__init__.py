@@ -1,1 +1,1 @@
-"""The tasks that Mainspring itself provides, and how programs are isolated."""
+"""The tasks that Mainspring itself provides, how programs are isolated, and the limits of tasks."""

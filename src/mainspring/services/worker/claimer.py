@@ -18,11 +18,11 @@ from mainspring.core.load.leadership import trusted_until
 from mainspring.core.load.rate_limits import Pace, format_pace
 from mainspring.core.model import Amendment, Claim, Worker
 from mainspring.core.runs.fitting import ASIDE, fill_in
-from mainspring.core.runs.limits import Turns, share_of
 from mainspring.core.runs.pacing import CLAIM_AHEAD, MOST_EARLY, room, typical
 from mainspring.core.runs.pools import PriorityPool, make_pools, room_of
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.states import SUCCEEDED
+from mainspring.core.tasks.limits import Turns, share_of
 from mainspring.executor import AttemptContext
 from mainspring.services.loop import Loop, log
 from mainspring.services.worker.claims import Claims

@@ -30,7 +30,7 @@ from mainspring.conformance.store.samples import (
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
 from mainspring.core.model import Claim, Gate, NewRun, Report
-from mainspring.core.runs.limits import task_gate
+from mainspring.core.tasks.limits import task_gate
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
