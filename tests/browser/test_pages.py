@@ -146,6 +146,18 @@ def test_the_grid_of_a_young_daily_job_has_a_year(open_page: OpenPage) -> None:
     expect(week.locator("td")).to_have_count(53)
 
 
+def test_relations_are_drawn_as_layers_whose_nodes_lead_on(open_page: OpenPage) -> None:
+    page = open_page("/jobs/publish?tab=relations")
+    drawing = page.get_by_role("group", name="jobs before and after publish")
+    before, own = (drawing.get_by_role("link", name=re.compile(f"^{name}")) for name in ("etl-nightly", "publish"))
+    left, right = before.bounding_box(), own.bounding_box()
+    assert left is not None
+    assert right is not None
+    assert left["x"] + left["width"] <= right["x"]
+    before.click()
+    expect(page.get_by_role("heading", level=1, name="etl-nightly")).to_be_visible()
+
+
 def test_a_cell_has_an_address_and_says_what_became_of_it(open_page: OpenPage, stage: Stage) -> None:
     ledger = stage.ask("GET", "/v1/jobs/etl-nightly/firings", params={"limit": 100})["items"]
     newest = next(each["fire_at"] for each in ledger if each["outcome"] == "failed")

@@ -2,6 +2,7 @@
 import { html, useEffect } from "../html.js";
 import { askForJob } from "../parts/actions.js";
 import { Difference } from "../parts/difference.js";
+import { Neighbours } from "../parts/graph.js";
 import { Json } from "../parts/json.js";
 import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
@@ -64,7 +65,7 @@ function Related({ title, jobs }) {
 /** @param {{ job: any }} given */
 function Relations({ job }) {
   const found = useResource(`/v1/jobs/${encodeURIComponent(job.job_id)}/relations`);
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<div class="columns first"><${Related} title="Before it" jobs=${it.upstream} /><${Related} title="After it" jobs=${it.downstream} /></div>`}</${Loaded}>`;
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<${Neighbours} job=${job} upstream=${it.upstream} downstream=${it.downstream} /><div class="columns first"><${Related} title="Before it" jobs=${it.upstream} /><${Related} title="After it" jobs=${it.downstream} /></div>`}</${Loaded}>`;
 }
 
 const VERSIONS = [
