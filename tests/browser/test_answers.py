@@ -165,6 +165,20 @@ def test_the_load_ahead_shows_its_peak_and_the_jobs_of_it(open_page: OpenPage, s
     expect(page).to_have_url(re.compile("at=20"))
 
 
+def test_the_past_day_stands_beside_the_coming_one(open_page: OpenPage, stage: Stage) -> None:
+    page = open_page("/load")
+    page.get_by_role("link", name="past", exact=True).click()
+    page.get_by_role("link", name="7 days").click()
+    total = stage.ask("GET", "/v1/tallies", params={"bucket": "1h", "since": "2000-01-01T00:00:00Z"})["total"]
+    assert total["succeeded"] > 0
+    expect(page.get_by_role("table", name=re.compile("what ended"))).to_be_visible()
+    chosen = page.get_by_label("the chosen period")
+    expect(chosen.get_by_text("succeeded")).to_be_visible()
+    page.get_by_role("button", name=re.compile(r": 0 ended")).first.click()
+    expect(page).to_have_url(re.compile("at="))
+    expect(chosen.locator("dd")).to_have_text(["0"] * 5)
+
+
 def test_a_day_on_which_clocks_change_has_23_or_25_hours(open_page: OpenPage, stage: Stage) -> None:
     page = open_page("/settings", timezone_id="Europe/Berlin")
     rows = """async ([from, zone]) => {

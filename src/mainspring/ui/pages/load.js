@@ -1,15 +1,15 @@
-/** Load: what starts in the coming day, before it arrives, and whether it fits. */
+/** Load: what starts in the coming day, before it arrives, and whether it fits; and what ended in the past one. */
 import { length } from "../draw/text.js";
 import { heatOf, stepOf } from "../draw/heat.js";
 import { html, useMemo, useRef } from "../html.js";
-import { Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { SpreadPanel } from "../parts/spread.js";
 import { Table } from "../parts/table.js";
-import { lengthOf, now, Spans, When, zoneOf } from "../parts/when.js";
+import { lengthOf, now, since, Spans, When, zoneOf } from "../parts/when.js";
 import { jobNamed, place, refine, to } from "../router.js";
 import { useResource } from "../state/resource.js";
 
-/** @typedef {import("../records.d.ts").Load} Ahead */
+/** @typedef {import("../records.d.ts").Load} Planned */
 /** @typedef {import("../records.d.ts").LoadBucket} Bucket */
 /** @typedef {import("../records.d.ts").LoadJob} LoadJob */
 /** @typedef {import("../records.d.ts").LoadAt} LoadAt */
@@ -34,22 +34,22 @@ function move(table, event) {
   row[Math.min(Math.max(x + step[1], 0), row.length - 1)]?.querySelector("button")?.focus();
 }
 
-/** @param {{ load: Ahead, measure: "starts" | "busy", width: number, chosen: string | null }} given */
-function Heat({ load, measure, width, chosen }) {
+/** @param {{ load: Planned, measure: "starts" | "busy", width: number, chosen: string | null, isPast?: boolean }} given */
+function Heat({ load, measure, width, chosen, isPast = false }) {
   const table = useRef(/** @type {HTMLElement | null} */ (null));
   const zone = zoneOf();
   const { columns, rows } = useMemo(() => heatOf(load.items, width, zone), [load, width, zone]);
   const most = Math.max(...load.items.map((each) => each[measure]), measure === "busy" ? load.capacity : 1);
   const stop = chosen ?? load.peak?.at ?? load.items[0]?.at;
-  return html`<div class="heat"><table ref=${table} aria-label=${`load ahead in ${zone}`} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
+  return html`<div class="heat"><table ref=${table} aria-label=${isPast ? `what ended, in ${zone}` : `load ahead in ${zone}`} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
     <thead><tr><td></td>${columns.map((each) => html`<th scope="col">${each}</th>`)}</tr></thead>
-    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && Cell({ cell, measure, most, capacity: load.capacity, isChosen: cell.at === (chosen ?? load.peak?.at), isStop: cell.at === stop })}</td>`)}</tr>`)}</tbody></table><p class="scale muted"><span>none</span>${[0, 1, 2, 3, 4, 5].map((step) => html`<i class=${`heat-${step}`}></i>`)}<span>${Math.round(most).toLocaleString("en-GB")} ${measure === "busy" ? "slots" : "starts"}</span>${load.items.some((each) => load.capacity > 0 && each.busy > load.capacity) && html`<span>▲ more than ${load.capacity} slots</span>`}</p></div>`;
+    <tbody>${rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && Cell({ cell, measure, most, capacity: load.capacity, isChosen: cell.at === (chosen ?? load.peak?.at), isStop: cell.at === stop, isPast })}</td>`)}</tr>`)}</tbody></table><p class="scale muted"><span>none</span>${[0, 1, 2, 3, 4, 5].map((step) => html`<i class=${`heat-${step}`}></i>`)}<span>${Math.round(most).toLocaleString("en-GB")} ${isPast ? "ended" : measure === "busy" ? "slots" : "starts"}</span>${load.items.some((each) => load.capacity > 0 && each.busy > load.capacity) && html`<span>▲ more than ${load.capacity} slots</span>`}</p></div>`;
 }
 
-/** @param {{ cell: Bucket, measure: "starts" | "busy", most: number, capacity: number, isChosen: boolean, isStop: boolean }} given */
-function Cell({ cell, measure, most, capacity, isChosen, isStop }) {
+/** @param {{ cell: Bucket, measure: "starts" | "busy", most: number, capacity: number, isChosen: boolean, isStop: boolean, isPast: boolean }} given */
+function Cell({ cell, measure, most, capacity, isChosen, isStop, isPast }) {
   const isOver = capacity > 0 && cell.busy > capacity;
-  const label = `${cell.at}: ${cell.starts} starts, ${cell.busy.toFixed(1)} slots busy${isOver ? `, more than ${capacity}` : ""}`;
+  const label = isPast ? `${cell.at}: ${cell.starts} ended` : `${cell.at}: ${cell.starts} starts, ${cell.busy.toFixed(1)} slots busy${isOver ? `, more than ${capacity}` : ""}`;
   return html`<button class=${`heat-${stepOf(cell[measure], most)} ${isOver ? "over" : ""}`} tabindex=${isStop ? 0 : -1} aria-pressed=${isChosen} aria-label=${label} title=${label}
     onClick=${() => refine({ at: cell.at })}>${isOver ? "▲" : ""}</button>`;
 }
@@ -70,19 +70,46 @@ function Chosen({ at, width, filter }) {
     : html`<${Empty}>Nothing starts in it.</${Empty}>`}</${Loaded}></div></section>`;
 }
 
+const OUTCOMES = /** @type {const} */ (["succeeded", "failed", "missed", "skipped", "cancelled"]);
+
+/** What ended in the past day or week, by period, as the tallies have it.
+ * @param {{ span: string, chosen: string | null }} given */
+function Past({ span, chosen }) {
+  const bucket = WIDTHS[span] ?? "5m";
+  const tallies = useResource("/v1/tallies", { since: since(span), bucket, whole: true }, (news) => news.more);
+  return html`<${Loaded} of=${tallies}>${(/** @type {import("../records.d.ts").Tallies} */ found) => {
+    const items = found.items.map((each) => ({ at: each.at, starts: OUTCOMES.reduce((sum, name) => sum + (each[name] ?? 0), 0), busy: 0 }));
+    const peak = items.reduce((most, each) => (each.starts > most.starts ? each : most), items[0]);
+    if (!peak?.starts) return html`<${Empty}>Nothing ended in this span.</${Empty}>`;
+    const shown = found.items.find((each) => each.at === chosen) ?? found.items[items.indexOf(peak)];
+    const load = { items, bucket, capacity: 0, jobs: 0, peak, partial: found.partial };
+    return html`<div class="stack"><p>Most ended <strong><${When} at=${peak.at} /></strong>: ${peak.starts.toLocaleString("en-GB")} in ${bucket}.</p>
+      <div class="beside"><${Heat} load=${load} measure="starts" width=${lengthOf(bucket)} chosen=${shown.at} isPast=${true} />
+        <section class="panel" aria-label="the chosen period"><header><h2><${When} at=${shown.at} /></h2></header><div class="body"><dl class="facts">${OUTCOMES.map((name) => html`<dt><${Badge} state=${name} /></dt><dd>${(shown[name] ?? 0).toLocaleString("en-GB")}</dd>`)}</dl></div></section></div></div>`;
+  }}</${Loaded}>`;
+}
+
 export default function LoadPage() {
   const words = place.value.query;
   const span = words.get("span") ?? "24h";
+  const isPast = words.get("when") === "past";
+  const views = html`<nav class="spans" aria-label="when">${[["", "coming"], ["past", "past"]].map(([each, name]) => html`<a href=${to("/load", { ...Object.fromEntries(words), when: each, at: "" })} aria-current=${(each === "past") === isPast ? "true" : null}>${name}</a>`)}</nav>`;
+  const spans = html`<${Spans} chosen=${span} choices=${["24h", "7d"]} />`;
+  if (isPast) return html`<${Head} title="Load" /><div class="toolbar">${views}${spans}</div><${Past} span=${span} chosen=${words.get("at")} />`;
+  return html`<${Ahead} words=${words} span=${span} views=${[views, spans]} />`;
+}
+
+/** @param {{ words: URLSearchParams, span: string, views: any }} given */
+function Ahead({ words, span, views }) {
   const measure = words.get("measure") === "busy" ? "busy" : "starts";
   const filter = { queue: words.get("queue") ?? undefined, tag: words.get("tag") ?? undefined };
   const width = lengthOf(WIDTHS[span] ?? "5m");
   const from = new Date(Math.floor(now().getTime() / 3_600_000) * 3_600_000);
   const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + lengthOf(span)).toISOString(), bucket: WIDTHS[span] ?? "5m", ...filter }, (news) => news.more);
-  return html`<${Head} title="Load" /><div class="toolbar">
-      <${Spans} chosen=${span} choices=${["24h", "7d"]} />
+  return html`<${Head} title="Load" /><div class="toolbar">${views}
       <nav class="spans" aria-label="measure">${MEASURES.map(([each, name]) => html`<a href=${to("/load", { ...Object.fromEntries(words), measure: each })} aria-current=${each === measure ? "true" : null}>${name}</a>`)}</nav>
       ${["queue", "tag"].map((name) => html`<input aria-label=${name} placeholder=${name} value=${words.get(name) ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value })} />`)}</div>
-    <${Loaded} of=${load}>${(/** @type {Ahead} */ found) => found.items.length === 0 || !found.peak
+    <${Loaded} of=${load}>${(/** @type {Planned} */ found) => found.items.length === 0 || !found.peak
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
