@@ -10,11 +10,10 @@ import click
 from mainspring.cli.lazy import stack
 from mainspring.cli.naming import complete_job, complete_run
 from mainspring.core.runs.retry import RetryPolicy
-from mainspring.operations.jobs.options import CALENDARS, JOBS, NAMES, REGIONS, RUNS, Option, options_of
+from mainspring.operations.jobs.options import Option, options_of
 
 NONE = "none"
 """Typed instead of a value, it takes the value away."""
-_SEVERAL = (CALENDARS, JOBS, NAMES, REGIONS, RUNS)
 _COMPLETE: dict[str, Any] = {"JOB": complete_job, "RUN": complete_run}
 
 retry_flags = stack(
@@ -33,7 +32,7 @@ def flags_of(what: str) -> Callable[[Any], Any]:
 
 def _flag(option: Option) -> Callable[[Any], Any]:
     kind = option.kind
-    words: dict[str, Any] = {"help": option.doc.replace("`", ""), "multiple": kind in _SEVERAL}
+    words: dict[str, Any] = {"help": option.doc.replace("`", ""), "multiple": kind.several}
     if kind.words:
         words["type"] = click.Choice(kind.words)
     elif kind.metavar == "NUMBER":

@@ -159,6 +159,8 @@ class Kind(NamedTuple):
     """What commands call a value."""
     words: tuple[str, ...] = ()
     """The values that are possible, if they are words."""
+    several: bool = False
+    """Whether it is a list: a command takes its option once for each."""
 
 
 def check_name(field: str, value: object) -> str:
@@ -251,12 +253,12 @@ def _write_retry(retry: Retry) -> dict[str, Any]:
 
 
 NAME = Kind(check_name, json_types.Name, metavar="NAME")
-NAMES = Kind(_read_names, json_types.Names, metavar="NAME")
-TAGS = Kind(_read_names, json_types.Tags, metavar="NAME")
-CALENDARS = Kind(_read_calendars, json_types.Calendars, metavar="NAME")
-REGIONS = Kind(_read_some_names, json_types.FewNames, metavar="NAME")
-JOBS = Kind(_read_names, json_types.SomeNames, metavar="JOB")
-RUNS = Kind(_read_runs, json_types.Names, metavar="RUN")
+NAMES = Kind(_read_names, json_types.Names, metavar="NAME", several=True)
+TAGS = Kind(_read_names, json_types.Tags, metavar="NAME", several=True)
+CALENDARS = Kind(_read_calendars, json_types.Calendars, metavar="NAME", several=True)
+REGIONS = Kind(_read_some_names, json_types.FewNames, metavar="NAME", several=True)
+JOBS = Kind(_read_names, json_types.SomeNames, metavar="JOB", several=True)
+RUNS = Kind(_read_runs, json_types.Names, metavar="RUN", several=True)
 DURATION = Kind(_read_duration, json_types.Span, format_duration, "DURATION")
 SOME_DURATION = Kind(_read_some_duration, json_types.Span, format_duration, "DURATION")
 INSTANT = Kind(lambda field, value: parse_instant(value, field), json_types.InstantText, format_instant, "INSTANT")
