@@ -327,7 +327,7 @@ async def test_an_idle_scheduler_asks_little_beside_renewing_its_lease(
         return await statements(counted) == await statements(counted)
 
     async def cleaned() -> bool:
-        return await calls("used = $2 AND name LIKE") > 0 and await calls(renewal) > 0
+        return await calls("used = $2 AND (name LIKE") > 0 and await calls(renewal) > 0
 
     renewal, settings = "UPDATE mainspring.leases SET expires_at", Settings()
     store = cast(Store, await PostgresStore.open(new_database, CLOCK))
