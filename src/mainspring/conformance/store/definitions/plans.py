@@ -11,7 +11,7 @@ from mainspring.conformance.store.definitions.overlap import OverlapSuite
 from mainspring.conformance.store.refusal import refused
 from mainspring.conformance.store.samples import a_job, finish_all, fire, new_events, seen, take
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
-from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.model import Job, JobPolicy, KeptOptions, RunOptions
 from mainspring.core.planning import plans as planning
 from mainspring.core.planning.plans import Plan
 from mainspring.core.schedules.triggers import AtTrigger, EveryTrigger
@@ -61,6 +61,19 @@ class PlanSuite(OverlapSuite, AfterSuite):
         kept = msgspec.json.decode((await seen(store, row.run_id or "")).options, type=RunOptions)
         assert kept == RunOptions(total_timeout=MINUTE, give_up_at=instant + MINUTE, max_losses=7)
         assert (await store.get_job("default", "hourly")).options.give_up_at is None
+
+    async def test_the_run_of_a_firing_keeps_the_context_that_its_plan_gave_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        job, plan = await due(store, clock)
+        (firing,) = plan.firings
+        options = msgspec.json.encode(KeptOptions(context={"traceparent": "00-1-2-01"})).decode()
+        runs = tuple(msgspec.structs.replace(run, options=options) for run in firing.runs)
+        traced = msgspec.structs.replace(plan, firings=(msgspec.structs.replace(firing, runs=runs),))
+        assert (await store.fire([traced], None))[0].runs == 1
+        (row,) = await store.list_firings(job.id)
+        kept = msgspec.json.decode((await seen(store, row.run_id or "")).options, type=KeptOptions)
+        assert kept.context == {"traceparent": "00-1-2-01"}
 
     async def test_what_is_fired_before_its_instant_is_due_at_it_and_once(
         self, store: Store, clock: ManualClock

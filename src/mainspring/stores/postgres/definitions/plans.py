@@ -11,7 +11,15 @@ import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
-from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
+from mainspring.core.planning.plans import (
+    KNOWN_FOR,
+    LIVE_FOR,
+    Plan,
+    PlannedFiring,
+    encode_options,
+    settle,
+    skip_unknown,
+)
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED, State
@@ -114,17 +122,15 @@ async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task
 
 def _is_plain(plan: Plan) -> bool:
     """Whether a plan needs nothing but to be written: one instant, and one run that waits for nothing but its time and
-    has the options of its job: so not one with a total timeout, whose end its options say."""
+    has the options of its job: so neither the end of a total timeout nor the context of a trace."""
     job = plan.job
-    if job.options.total_timeout is not None:
-        return False
     if plan.kind != "scheduled" or job.policy.overlap != "allow" or job.policy.dependencies or len(plan.firings) != 1:
         return False
     firing = plan.firings[0]
     if firing.outcome != "fired" or firing.fire_at != job.next_fire_at or len(firing.runs) != 1:
         return False
     run = firing.runs[0]
-    return not (run.gates or run.lines or run.after)
+    return not (run.gates or run.lines or run.after) and run.options == encode_options(job)
 
 
 async def _fire_plain(tx: Transaction, plans: Sequence[Plan]) -> dict[str, Fired]:
