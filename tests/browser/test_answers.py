@@ -185,10 +185,14 @@ def test_a_day_on_which_clocks_change_has_23_or_25_hours(open_page: OpenPage, st
       const folder = document.querySelector('script[type=module]').src.replace('main.js', '');
       const { heatOf } = await import(folder + 'draw/heat.js');
       const begin = Date.parse(from);
-      const buckets = Array.from({ length: 48 * 12 }, (_, n) => ({ at: new Date(begin + n * 300000).toISOString(), starts: 0, busy: 0 }));
-      const day = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric' });
-      return heatOf(buckets.filter((each) => day.format(Date.parse(each.at)) === day.format(begin + 43200000)), 300000, zone).rows.length;
-    }"""  # noqa: E501 It is a program of another language.
+      const fiveMinutes = 300000, noon = begin + 43200000;
+      const buckets = Array.from({ length: 48 * 12 }, (_, n) => (
+        { at: new Date(begin + n * fiveMinutes).toISOString(), starts: 0, busy: 0 }
+      ));
+      const format = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric' });
+      const day = buckets.filter((each) => format.format(Date.parse(each.at)) === format.format(noon));
+      return heatOf(day, fiveMinutes, zone).rows.length;
+    }"""
     assert page.evaluate(rows, ["2027-03-27T12:00:00Z", "Europe/Berlin"]) in (23, 24)
     assert page.evaluate(rows, ["2027-03-27T23:00:00Z", "Europe/Berlin"]) == 23
     assert page.evaluate(rows, ["2026-10-24T22:00:00Z", "Europe/Berlin"]) == 25

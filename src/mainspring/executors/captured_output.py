@@ -91,12 +91,12 @@ class RunStream(io.TextIOBase):
         return self._inner.buffer
 
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # An attribute in typeshed.
+    def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute; here `reconfigure` may change it.
         """The encoding of the stream."""
         return self._inner.encoding
 
     @property
-    def errors(self) -> str | None:  # type: ignore[override]  # An attribute in typeshed.
+    def errors(self) -> str | None:  # type: ignore[override]  # typeshed has an attribute; here `reconfigure` may change it.
         """What happens to characters that the encoding lacks."""
         return self._inner.errors
 

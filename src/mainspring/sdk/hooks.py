@@ -15,7 +15,7 @@ from contextlib import (
     contextmanager,
     suppress,
 )
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -89,7 +89,7 @@ class Hooks:
             remedy = "write `async def` with one `yield`"
             raise InvalidInput("lifespan", function, "is no async context manager", remedy)
         else:
-            self._lifespan = function  # type: ignore[assignment]  # mypy does not narrow the union by the checks above.
+            self._lifespan = cast(Callable[[], AbstractAsyncContextManager[Any]], function)
 
     def add_submit(self, function: SubmitHook) -> None:
         """Declare an `on_submit` hook."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import inspect
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -106,7 +107,7 @@ class BoundTask(Generic[P, R]):
         return [RunHandle(app, run_id, decode) for run_id in await submit_runs(store, runs, self._recipe.connection)]
 
 
-class Task(BoundTask[P, R]):
+class Task(BoundTask[P, R], ABC):
     """A function registered with an app. Calling it runs it here and now, as if it had not been decorated."""
 
     is_async: ClassVar[bool]
@@ -135,11 +136,9 @@ class Task(BoundTask[P, R]):
         """The hooks of its app."""
         return self.app.hooks
 
+    @abstractmethod
     def execute(self, arguments: Mapping[str, object]) -> Any:
         """Call the function as an attempt does: within the app's `around` hooks. Await what an async one gives."""
-        if self.is_async:
-            return self.app.hooks.acall(self.function, arguments)  # type: ignore[arg-type]  # mypy does not narrow by `is_async`.
-        return self.app.hooks.call(self.function, arguments)
 
     @property
     def job_name(self) -> str:
@@ -199,6 +198,9 @@ class PlainTask(Task[P, R]):
         """Call the function itself."""
         return self.function(*args, **kwargs)
 
+    def execute(self, arguments: Mapping[str, object]) -> R | None:
+        return self.app.hooks.call(self.function, arguments)
+
 
 class AsyncTask(Task[P, R]):
     """A task whose function is a coroutine function."""
@@ -209,6 +211,9 @@ class AsyncTask(Task[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> Coroutine[Any, Any, R]:
         """Call the function itself: await what it gives."""
         return self.function(*args, **kwargs)
+
+    def execute(self, arguments: Mapping[str, object]) -> Coroutine[Any, Any, R | None]:
+        return self.app.hooks.acall(self.function, arguments)
 
 
 class TaskDecorator(Protocol):

@@ -6,7 +6,7 @@ import asyncio
 import json
 from pathlib import Path
 
-import jsonschema  # type: ignore[import-untyped]  # It ships no types.
+import jsonschema
 import msgspec
 
 from mainspring import Mainspring, Retry, every

@@ -16,7 +16,7 @@ from broker_servers import find_server
 from mainspring import Mainspring
 from mainspring.adapter import AdapterContext
 from mainspring.broker import Notice, Subscription
-from mainspring.brokers.kafka import KafkaBroker
+from mainspring.brokers.kafka import KafkaBroker, _KafkaSubscription
 from mainspring.clock import SystemClock
 from mainspring.conformance import BrokerConformance
 from mainspring.conformance.broker import Elapse
@@ -147,9 +147,10 @@ async def test_closing_ends_also_if_the_library_swallows_a_cancellation(monkeypa
 
     monkeypatch.setattr(AIOKafkaConsumer, "getmany", swallow)
     subscription = await broker.subscribe(a_worker(), lambda: None)
+    assert isinstance(subscription, _KafkaSubscription)
     await subscription.receive(1)
     async with asyncio.timeout(30):
-        while not subscription._consumer.assignment():  # type: ignore[attr-defined] # It polls from then on.
+        while subscription._consumer is None or not subscription._consumer.assignment():  # It polls from then on.
             await asyncio.sleep(0.05)
         await subscription.close()
     assert swallowed.is_set()
