@@ -20,11 +20,7 @@ class TestPostgres(StoreConformance):
 
 
 class TestThroughPgBouncer(StoreConformance):
-    """Where each transaction may meet another session. Without what only takes many transactions, and long there."""
-
-    test_a_long_chain_ends_with_its_head = None  # type: ignore[assignment]  # Not inherited.
-    test_whatever_happens_a_gate_is_never_over_full_and_no_run_waits_for_ever = None  # type: ignore[assignment]  # Not inherited.
-    test_whatever_happens_lines_keep_their_order_and_come_to_an_end = None  # type: ignore[assignment]  # Not inherited.
+    """Where each transaction may meet another session."""
 
     @pytest.fixture
     async def store(self, pooled_url: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
