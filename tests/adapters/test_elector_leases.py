@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from electors import KINDS, Elector, held, opened, renewed, started
-from mainspring.conformance.lease import Elapse, LeaseConformance
+from mainspring.conformance.lease import Elapse, WatchedLeaseConformance
 from mainspring.core.instants import MILLISECOND, SECOND, Duration
 from mainspring.core.model import Hold
 from mainspring.errors import InvalidInput, LeaseUnavailable
@@ -25,9 +25,7 @@ def elector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
         yield elector
 
 
-class TestElectors(LeaseConformance):
-    pushes_free = True
-    pushes_loss = True
+class TestElectors(WatchedLeaseConformance):
     ttl = SECOND
     moment = 400 * MILLISECOND
 

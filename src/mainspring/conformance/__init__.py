@@ -24,13 +24,14 @@ Each test gets an empty store of its own, which takes its time from `clock`: a c
 test moves the clock. The suite speaks to the store through its port alone. Every test states a guarantee on which the
 rest of the program relies; none may be left out.
 
-For a lease it is `LeaseConformance`, for a broker `BrokerConformance`: their docstrings name the fixtures.
+For a lease it is `LeaseConformance`, or `WatchedLeaseConformance` if it calls back by itself; for a broker it is
+`BrokerConformance`. Their docstrings name the fixtures.
 """
 
 from __future__ import annotations
 
 from mainspring.conformance.broker import BrokerConformance
-from mainspring.conformance.lease import LeaseConformance
+from mainspring.conformance.lease import LeaseConformance, WatchedLeaseConformance
 from mainspring.conformance.store.claims.dispatch import DispatchSuite
 from mainspring.conformance.store.claims.leases import LeaseSuite
 from mainspring.conformance.store.claims.work import WorkSuite
@@ -49,7 +50,7 @@ from mainspring.conformance.store.submissions.pressure import PressureSuite
 from mainspring.conformance.store.submissions.runs import RunSuite
 from mainspring.conformance.store.submissions.unique import UniqueSuite
 
-__all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance"]
+__all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance", "WatchedLeaseConformance"]
 
 
 class StoreConformance(

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 
 import msgspec
-import pytest
 
 from mainspring.core.instants import SECOND, Duration
 from mainspring.core.model import Hold
@@ -19,12 +19,6 @@ class LeaseConformance:
     """All guarantees of the lease port. Subclass it and provide the fixtures `lease`, on which nothing is held yet, and
     `elapse`, which lets time pass for the backend."""
 
-    pushes_free = False
-    """Whether the backend calls `on_free`."""
-    pushes_loss = False
-    """Whether the backend calls `on_lost`. Then override `doubt`."""
-    patience_s = 20.0
-    """How long a push may take."""
     ttl: Duration = 30 * SECOND
     """The time to live of the leases here. Where `elapse` cannot move the backend's clock, a short one."""
     moment: Duration = SECOND
@@ -35,56 +29,6 @@ class LeaseConformance:
         hold = await lease.acquire(name, owner, self.ttl)
         assert hold is not None
         return hold
-
-    async def doubt(self, lease: Lease, hold: Hold) -> None:
-        """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back.
-        A suite whose lease pushes its loss defines it; the tests that call it skip the others."""
-        pytest.fail("a suite with pushes_loss has to define doubt()")
-
-    async def test_a_candidate_hears_that_the_lease_is_free(self, lease: Lease) -> None:
-        if not self.pushes_free:
-            pytest.skip("this lease has no watch")
-        heard, stopped = asyncio.Event(), asyncio.Event()
-        stop = lease.on_free("scheduler", heard.set)
-        lease.on_free("scheduler", stopped.set)()
-        lease.on_free("another", stopped.set)
-        async with asyncio.timeout(self.patience_s):
-            while not heard.is_set():  # A watch takes a moment to begin: what happens before is not its to report.
-                await lease.release(await self.held(lease, "scheduler", "a"))
-                await asyncio.wait([asyncio.ensure_future(heard.wait())], timeout=0.2)
-        stop()
-        heard.clear()
-        await lease.release(await self.held(lease, "scheduler", "b"))
-        await asyncio.sleep(0.1)
-        assert not heard.is_set()
-        assert not stopped.is_set()
-
-    async def test_a_holder_hears_of_its_loss_with_a_reason(self, lease: Lease) -> None:
-        if not self.pushes_loss:
-            pytest.skip("this lease does not push its loss")
-        hold, reasons, heard = await self.held(lease, "scheduler", "a"), list[str](), asyncio.Event()
-
-        def hear(reason: str) -> None:
-            reasons.append(reason)
-            heard.set()
-
-        stop = lease.on_lost(hold, hear)
-        assert await lease.renew(hold) is not None
-        assert reasons == []
-        await self.doubt(lease, hold)
-        await asyncio.wait_for(heard.wait(), self.patience_s)
-        assert reasons[0]
-        stop()
-
-    async def test_a_holder_that_does_not_listen_any_more_hears_nothing(self, lease: Lease) -> None:
-        if not self.pushes_loss:
-            pytest.skip("this lease does not push its loss")
-        hold, reasons, heard = await self.held(lease, "scheduler", "a"), list[str](), asyncio.Event()
-        lease.on_lost(hold, reasons.append)()
-        lease.on_lost(hold, lambda _: heard.set())
-        await self.doubt(lease, hold)
-        await asyncio.wait_for(heard.wait(), self.patience_s)
-        assert reasons == []
 
     async def test_its_own_times_leave_room_to_renew(self, lease: Lease) -> None:
         if lease.times is not None:
@@ -206,3 +150,54 @@ class LeaseConformance:
         await lease.release(hold)
         await lease.release(hold)
         await self.held(lease, "scheduler", "b")
+
+
+class WatchedLeaseConformance(LeaseConformance, ABC):
+    """For a lease that calls back by itself: when it is free (`on_free`), and when a hold is lost (`on_lost`). Subclass
+    it instead, and define `doubt`."""
+
+    patience_s = 20.0
+    """How long a call may take to come."""
+
+    @abstractmethod
+    async def doubt(self, lease: Lease, hold: Hold) -> None:
+        """Bring the backend to doubt a hold: cut its session, or give the lease to another owner behind its back."""
+
+    async def test_a_candidate_hears_that_the_lease_is_free(self, lease: Lease) -> None:
+        heard, stopped = asyncio.Event(), asyncio.Event()
+        stop = lease.on_free("scheduler", heard.set)
+        lease.on_free("scheduler", stopped.set)()
+        lease.on_free("another", stopped.set)
+        async with asyncio.timeout(self.patience_s):
+            while not heard.is_set():  # A watch takes a moment to begin: what happens before is not its to report.
+                await lease.release(await self.held(lease, "scheduler", "a"))
+                await asyncio.wait([asyncio.ensure_future(heard.wait())], timeout=0.2)
+        stop()
+        heard.clear()
+        await lease.release(await self.held(lease, "scheduler", "b"))
+        await asyncio.sleep(0.1)
+        assert not heard.is_set()
+        assert not stopped.is_set()
+
+    async def test_a_holder_hears_of_its_loss_with_a_reason(self, lease: Lease) -> None:
+        hold, reasons, heard = await self.held(lease, "scheduler", "a"), list[str](), asyncio.Event()
+
+        def hear(reason: str) -> None:
+            reasons.append(reason)
+            heard.set()
+
+        stop = lease.on_lost(hold, hear)
+        assert await lease.renew(hold) is not None
+        assert reasons == []
+        await self.doubt(lease, hold)
+        await asyncio.wait_for(heard.wait(), self.patience_s)
+        assert reasons[0]
+        stop()
+
+    async def test_a_holder_that_does_not_listen_any_more_hears_nothing(self, lease: Lease) -> None:
+        hold, reasons, heard = await self.held(lease, "scheduler", "a"), list[str](), asyncio.Event()
+        lease.on_lost(hold, reasons.append)()
+        lease.on_lost(hold, lambda _: heard.set())
+        await self.doubt(lease, hold)
+        await asyncio.wait_for(heard.wait(), self.patience_s)
+        assert reasons == []
