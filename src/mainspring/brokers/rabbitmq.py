@@ -12,10 +12,11 @@ Messages that the worker leaves in the inbox go back, and consuming pauses until
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 
 from aiormq.abc import AbstractChannel, AbstractConnection, DeliveredMessage
 from aiormq.exceptions import AMQPError, ChannelNotFoundEntity, ChannelPreconditionFailed
@@ -216,6 +217,13 @@ class RabbitMqBroker:
         await self._publishers.close()
 
 
+class _Consumer(NamedTuple):
+    tag: str
+    """Never used twice: a quorum queue of RabbitMQ 3.10 ends the channel if a tag comes again while deliveries of its
+    former consumer are not acknowledged."""
+    prefetch: int
+
+
 class _RabbitMqSubscription:
     """Consumes on its own connection, which is made anew whenever it is lost."""
 
@@ -242,8 +250,9 @@ class _RabbitMqSubscription:
         """What this channel delivered and was not acknowledged, by tag, oldest first."""
         self._wanted: dict[str, int] = {}
         """How many to prefetch of each queue that the worker asks for."""
-        self._consumed: dict[str, int] = {}
-        """The prefetch of each queue that is being consumed. Its name is the consumer's tag."""
+        self._consumed: dict[str, _Consumer] = {}
+        """The consumer of each queue that is being consumed."""
+        self._numbers = itertools.count()
         self._left = 0
         """How many the worker had left in the inbox when they went back last."""
         self._changed = asyncio.Event()
@@ -381,18 +390,19 @@ class _RabbitMqSubscription:
             self._changed.clear()
             if not self._wanted:
                 for name in list(self._consumed):
-                    del self._consumed[name]
-                    await channel.basic_cancel(name)
+                    await channel.basic_cancel(self._consumed.pop(name).tag)
                 await self.release(self._inbox.drop())
             for name, prefetch in list(self._wanted.items()):
-                if self._consumed.get(name, 0) >= prefetch:
+                before = self._consumed.get(name)
+                if before is not None and before.prefetch >= prefetch:
                     continue
-                if name in self._consumed:
-                    await channel.basic_cancel(name)
-                self._consumed[name] = prefetch
+                if before is not None:
+                    await channel.basic_cancel(before.tag)
+                consumer = _Consumer(f"{name}.{next(self._numbers)}", prefetch)
+                self._consumed[name] = consumer
                 await channel.basic_qos(prefetch_count=prefetch)  # For consumers that begin from now on.
                 try:
-                    await channel.basic_consume(name, self._on_message, consumer_tag=name)
+                    await channel.basic_consume(name, self._on_message, consumer_tag=consumer.tag)
                 except ChannelNotFoundEntity as error:
                     raise self._link.unavailable(f"the queue {name} was deleted, and is made again") from error
 
@@ -420,7 +430,6 @@ class _RabbitMqSubscription:
 
     def _on_cancelled(self, frame: Basic.Cancel) -> None:
         """The queue was deleted. A new connection declares it again."""
-        self._consumed.pop(frame.consumer_tag or "", None)
         if self._channel is not None and self._running is not None:
             closing = asyncio.ensure_future(self._channel.close())
             closing.add_done_callback(lambda _: None)
