@@ -58,6 +58,8 @@ class Reaped(msgspec.Struct, frozen=True):
     """How many runs moved to another region."""
     ended: tuple[State, ...] = ()
     """The final states of those lost runs that do not run again."""
+    postponed: bool = False
+    """Whether dependants of runs that have ended are left to judge."""
 
 
 Delay = Literal["1m", "10m", "1h", "1d"]

@@ -103,8 +103,8 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
                                same(None), NOW, TOKENS),
     ("endings", "back_to_pending"): (FEW, same(""), same(NOW), same(1), same(0), NOW),
     ("endings", "reported"): (FEW, NOW),
-    ("endings", "dependants"): (["run-1", "run-2"],),
-    ("endings", "take_edges"): (["run-1", "run-2"],),
+    ("endings", "dependants"): (["run-1", "run-2"], 1_000),
+    ("endings", "take_edges"): (["run-1", "run-2"], ["run-3", "run-4"]),
     ("endings", "drop_edges"): (["run-1", "run-2"],),
     ("endings", "wait_less"): (FEW, same(1)),
     ("endings", "lock_lines_of"): (["run-1", "run-2"],),
@@ -303,8 +303,9 @@ def literal(value: object) -> str:
 
 SMALL = {"workers"}
 """Tables that never have many rows."""
-FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished"}
-"""Indexes with little in them: runs that run, or that are asked to end right now; events that have no position."""
+FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished", "ended_upstreams_pkey"}
+"""Indexes with little in them: runs that run, or that are asked to end right now; events that have no position; runs
+that have ended, whose dependants recovery is about to judge."""
 
 
 def whole_reads(plan: dict[str, Any]) -> list[str]:

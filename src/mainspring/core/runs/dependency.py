@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -14,6 +14,12 @@ from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.triggers import OnFailure, When
 from mainspring.core.states import FAILED, FINAL, SKIPPED, SUCCEEDED, State
 from mainspring.errors import InvalidInput
+
+JUDGED_AT_ONCE: Final = 1_000
+"""How many dependencies one transaction judges. What ended is recorded with it; recovery judges the rest, in as many
+transactions as that takes: nobody else waits for a long chain or a wide fan-out to end."""
+GENERATION_COST: Final = 10
+"""For how many dependencies the statements of one generation of dependants count. A chain has many generations."""
 
 
 class OneLess(msgspec.Struct, frozen=True):

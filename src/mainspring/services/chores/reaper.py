@@ -46,6 +46,6 @@ class Reaper(Loop):
             log.warning("worker %s has sent no heartbeat for %.0f s: it counts as dead", worker, self._dead_after / 1e6)
         if found.moved:
             log.warning("%d runs moved to another region: theirs did not take them in time", found.moved)
-        if max(found.lost, found.expired, found.moved) >= LIMIT:
+        if found.postponed or max(found.lost, found.expired, found.moved) >= LIMIT:
             return 0.0
         return max(self.every_s, self._idle_s) if found.idle else self.every_s

@@ -20,6 +20,7 @@ from mainspring.conformance.store.samples import (
     take,
 )
 from mainspring.core.instants import HOUR, MINUTE
+from mainspring.core.runs.dependency import JUDGED_AT_ONCE
 from mainspring.core.states import State
 from mainspring.errors import InvalidInput
 from mainspring.store import Store
@@ -135,12 +136,40 @@ class DependencySuite:
 
     async def test_a_long_chain_ends_with_its_head(self, store: Store, clock: ManualClock) -> None:
         chain = [a_run(clock)]
-        for _ in range(1_500):
+        for _ in range(300):
             chain.append(a_run(clock, after=(chain[-1].id,)))
         await store.submit(chain)
         await finish(store, chain[0], failure)
+        assert (await seen(store, chain[1])).state == "skipped"
+        assert (await store.count_runs("default"))["blocked"] > 0, "all in one transaction: others would wait for it"
+        await self.judge_the_rest(store)
         assert (await seen(store, chain[-1])).state == "skipped"
         assert (await store.count_runs("default")).get("blocked", 0) == 0
+
+    async def test_many_that_wait_for_one_run_are_freed_some_at_a_time(self, store: Store, clock: ManualClock) -> None:
+        upstream, other = a_run(clock), a_run(clock)
+        waiting = [a_run(clock, after=(upstream.id,)) for _ in range(2 * JUDGED_AT_ONCE)]
+        both = a_run(clock, after=(upstream.id, other.id))
+        await submit(store, upstream, other)
+        await store.submit([*waiting, both])
+        await finish(store, upstream)
+        assert 0 < (await store.count_runs("default"))["blocked"] < len(waiting)
+        gone = [run for run in waiting if (await seen(store, run)).state == "blocked"][-1]
+        await store.request_cancel("default", gone.id, "not needed")
+        late = a_run(clock, after=(upstream.id,))
+        await submit(store, late)
+        await self.judge_the_rest(store)
+        assert await states(store, both, gone, late) == ["blocked", "cancelled", "pending"]
+        assert (await store.count_runs("default"))["blocked"] == 1
+        await finish(store, other)
+        assert await states(store, both) == ["pending"]
+
+    async def judge_the_rest(self, store: Store) -> None:
+        """Recover until no dependants are left to judge. Each pass judges some."""
+        for _ in range(50):
+            if not (await store.recover(HOUR, 100)).postponed:
+                return
+        raise AssertionError("recovery never ends")
 
     async def test_a_cancelled_upstream_counts_as_not_succeeded(self, store: Store, clock: ManualClock) -> None:
         upstream = a_run(clock)

@@ -1,17 +1,18 @@
 """What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
 in.
 
-An end may end others (a dependant whose upstream failed), so endings are processed in waves until there are none. Each
-wave takes a few statements, however many runs it has.
+An end may end others (a dependant whose upstream failed), so endings are processed in waves until there are none, or
+enough: then recovery goes on with it. Each wave takes a few statements, however many runs it has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
-from mainspring.core.runs.dependency import judge_dependants
+from mainspring.core.runs.dependency import GENERATION_COST, JUDGED_AT_ONCE, judge_dependants
 from mainspring.core.runs.outcome import Ended, Next, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
@@ -83,18 +84,32 @@ async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
     await tx.run(_Q["to_history"], *zip(*rows, strict=True))
 
 
-async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Process everything that these endings set off."""
+async def follow_postponed(tx: Transaction) -> bool:
+    """Judge dependants that earlier transactions have left; returns whether some are left again."""
+    upstreams = {row[0]: row[1] for row in await tx.fetch(_Q["take_ended_upstreams"], JUDGED_AT_ONCE)}
+    return await follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+
+
+async def follow(
+    tx: Transaction, ended: Sequence[Ended], upstreams: Mapping[str, State] = MappingProxyType({})
+) -> bool:
+    """Process what these endings set off, and the dependants of runs that ended before; returns whether dependants are
+    left for recovery."""
     fired: list[Ended] = []
-    wave = list(ended)
-    while wave:
+    wave, awaited, room = list(ended), dict(upstreams), JUDGED_AT_ONCE
+    while wave or (awaited and room > 0):
         tx.changed = True
         fired += [run for run in wave if run.job_id is not None and run.fire_at is not None]
         verdicts: dict[str, Next] = {}
         if in_lines := [(run.id, run.state, run.options) for run in wave if run.lines]:
             verdicts.update(await leave_lines(tx, in_lines))
-        if awaited := {run.id: run.state for run in wave if run.dependants}:
-            verdicts.update(await _judge_dependants(tx, awaited))
+        awaited.update({run.id: run.state for run in wave if run.dependants})
+        if awaited and room > 0:
+            ends, judged = await _judge_dependants(tx, awaited, room)
+            verdicts.update(ends)
+            if judged < room:
+                awaited.clear()
+            room -= judged + GENERATION_COST
         if gated := [(run.namespace, run.gates, run.ran) for run in wave if run.gates]:
             await leave_gates(tx, gated)
         wave = await _move(tx, verdicts)
@@ -103,18 +118,22 @@ async def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
             (run.job_id, run.fire_at, home_of(run.region, run.options), run.idx, run.state, run.reason) for run in fired
         ]
         await end_firings(tx, rows)
+    if awaited:
+        await tx.run(_Q["postpone_dependants"], list(awaited), list(awaited.values()))
+    return bool(awaited)
 
 
-async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[str, Next]:
-    """Free the runs that waited for ended ones; returns those that end with them.
+async def _judge_dependants(tx: Transaction, ended: dict[str, State], limit: int) -> tuple[dict[str, Next], int]:
+    """Free runs that waited for ended ones; returns those that end with them, and how many dependencies were judged:
+    all, if fewer than the limit.
 
     They are locked before the edges: a run that waits for any of two that end at once would otherwise be freed by both,
     each of which would wait for the other's deleted edges.
     """
-    ids = list(ended)
-    waiting = list({row[0] for row in await tx.fetch(_Q["dependants"], ids)})
+    pairs = await tx.fetch(_Q["dependants"], list(ended), limit)
+    upstreams, waiting = list({row[0] for row in pairs}), list({row[1] for row in pairs})
     await tx.fetch(_Q["lock_unstarted"], waiting)
-    found = judge_dependants(await tx.fetch(_Q["take_edges"], ids), ended)
+    found = judge_dependants(await tx.fetch(_Q["take_edges"], upstreams, waiting), ended)
     if found.freed:
         found.met.update([row[0] for row in await tx.fetch(_Q["drop_edges"], list(found.freed))])
     if going_on := sorted(found.met.keys() - found.ends.keys()):
@@ -125,4 +144,4 @@ async def _judge_dependants(tx: Transaction, ended: dict[str, State]) -> dict[st
             for run_id, namespace, job_id, job, task, fire_at, ready in rows
             if ready
         ]  # fmt: skip
-    return found.ends
+    return found.ends, len(pairs)

@@ -10,7 +10,7 @@ from mainspring.core.states import FINAL, State
 from mainspring.store import Reaped
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import lock_lines_of
-from mainspring.stores.postgres.ends.endings import end_unstarted
+from mainspring.stores.postgres.ends.endings import end_unstarted, follow_postponed
 from mainspring.stores.postgres.ends.reports import Endings, load_claimed
 from mainspring.stores.postgres.history.cleaning import clean
 from mainspring.stores.postgres.server.database import Database, Transaction
@@ -35,8 +35,9 @@ class Maintenance:
         dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
         await self._db.write(_open_gates, patient=True)
         moved = await self._db.write(lambda tx: _fail_over(tx, dead_after, limit), patient=True)
+        postponed = await self._db.write(follow_postponed, patient=True)
         ended = tuple(state for state in lost if state in FINAL)
-        return Reaped(len(lost), expired, dead, moved=moved, ended=ended)
+        return Reaped(len(lost), expired, dead, moved=moved, ended=ended, postponed=postponed)
 
     async def clean(self, keep_runs: Duration, keep_firings: Duration, keep_events: Duration, limit: int) -> int:
         return await clean(self._db, keep_runs, keep_firings, keep_events, limit)

@@ -1,7 +1,8 @@
 """What the end of runs sets off, in the same transaction: gates and lines freed, dependants judged, the ledger filled
 in.
 
-An end may end others (a dependant whose upstream failed), so endings are processed from a list until it is empty.
+An end may end others (a dependant whose upstream failed), so endings are processed from a list until it is empty, or
+long enough: then recovery goes on with it.
 """
 
 from __future__ import annotations
@@ -13,7 +14,15 @@ import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Edge, Event
-from mainspring.core.runs.dependency import Fire, Wait, combined_outcome, judge_dependants, judge_edges
+from mainspring.core.runs.dependency import (
+    GENERATION_COST,
+    JUDGED_AT_ONCE,
+    Fire,
+    Wait,
+    combined_outcome,
+    judge_dependants,
+    judge_edges,
+)
 from mainspring.core.runs.outcome import Ended, Next, stops_line, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
@@ -94,14 +103,29 @@ def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
     tx.execute(_Q["forget_runs"], (_encode([row[0] for row in rows]).decode(),))
 
 
-def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
-    """Process everything that these endings set off."""
+def follow_postponed(tx: Transaction) -> bool:
+    """Judge dependants that earlier transactions have left; returns whether some are left again."""
+    upstreams = tx.execute(_Q["take_ended_upstreams"], (JUDGED_AT_ONCE,)).fetchall()
+    return follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+
+
+def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[str, State]] = ()) -> bool:
+    """Process what these endings set off, and the dependants of runs that ended before; returns whether dependants are
+    left for recovery."""
     firings: dict[tuple[str, Instant], None] = {}
     outcomes: list[tuple[object, ...]] = []
-    work = list(ended)
-    while work:
+    work, awaited, room = list(ended), list(upstreams), JUDGED_AT_ONCE
+    while work or (awaited and room > 0):
+        if not work:
+            upstream, state = awaited.pop()
+            ends, judged = _judge_dependants(tx, upstream, state, room)
+            if judged == room:
+                awaited.append((upstream, state))
+            room -= judged + GENERATION_COST
+            work += _move(tx, ends)
+            tx.changed = True
+            continue
         run = work.pop()
-        more: list[tuple[str, Next]] = []
         if run.job_id is not None and run.fire_at is not None:
             home = home_of(run.region, run.options)
             outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, home, run.idx))
@@ -109,14 +133,15 @@ def follow(tx: Transaction, ended: Sequence[Ended]) -> None:
         if run.gates:
             leave_gates(tx, run.namespace, run.gates, held=run.ran)
         if run.lines:
-            more += _leave_lines(tx, run)
+            work += _move(tx, _leave_lines(tx, run))
         if run.dependants:
-            more += _judge_dependants(tx, run)
-        work += _move(tx, more)
+            awaited.append((run.id, run.state))
         tx.changed = True
     if firings:
         tx.executemany(_Q["end_firing"], outcomes)
         _tell_downstream(tx, firings)
+    tx.executemany(_Q["postpone_dependants"], awaited)
+    return bool(awaited)
 
 
 def leave_gates(tx: Transaction, namespace: str, gates: Sequence[str], *, held: bool) -> None:
@@ -148,11 +173,11 @@ def grant_line(tx: Transaction, namespace: str, name: str) -> None:
         tx.execute(_Q["wait_less"], (1, run_id))
 
 
-def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
-    """Count down what dependants wait for; returns those that end. A run that depends on no other any more is an
-    event."""
-    edges = [(run.id, *row) for row in tx.execute(_Q["take_edges"], (run.id,)).fetchall()]
-    found = judge_dependants(edges, {run.id: run.state})
+def _judge_dependants(tx: Transaction, upstream: str, state: State, limit: int) -> tuple[list[tuple[str, Next]], int]:
+    """Count down what dependants wait for; returns those that end, and how many dependencies were judged. A run that
+    depends on no other any more is an event."""
+    edges = [(upstream, *row) for row in tx.execute(_Q["take_edges"], (upstream, limit)).fetchall()]
+    found = judge_dependants(edges, {upstream: state})
     for run_id, met in found.met.items():
         if run_id in found.ends:
             continue
@@ -162,7 +187,7 @@ def _judge_dependants(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
             if ready:
                 tx.events.append(Event("dependency.ready", tx.now, namespace, run_id, job_id, job, task, None, fire_at,
                                        reason=found.reasons[run_id]))  # fmt: skip
-    return list(found.ends.items())
+    return list(found.ends.items()), len(edges)
 
 
 def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:

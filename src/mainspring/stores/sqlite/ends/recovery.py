@@ -15,7 +15,7 @@ from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import MOST_ENDED_WORKERS, Reaped
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.ends.endings import end_unstarted
+from mainspring.stores.sqlite.ends.endings import end_unstarted, follow_postponed
 from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -105,6 +105,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
         or tx.execute(silent, (tx.now - dead_after,)).fetchone()
         or tx.execute(_Q["waiting_gates"]).fetchone()
         or tx.execute(_Q["stranded"], (tx.now, 0, "", 1)).fetchone()
+        or tx.execute("SELECT 1 FROM ended_upstreams LIMIT 1").fetchone()
     )
 
 
@@ -118,7 +119,9 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
         tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
     moved = _fail_over(tx, dead_after, limit)
-    return Reaped(len(lost), expired, tuple(worker for worker, _ in dead), moved=moved, ended=ended)
+    postponed = follow_postponed(tx)
+    dead_workers = tuple(worker for worker, _ in dead)
+    return Reaped(len(lost), expired, dead_workers, moved=moved, ended=ended, postponed=postponed)
 
 
 def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:

@@ -153,6 +153,9 @@ PLANTED: Final = MappingProxyType(
         "a dependant is freed too early": Planted(
             [InQuery("endings", "wait_less", "WHEN waits_for <= ?1", "WHEN 1")], 15, "calm", 1
         ),
+        "dependants that are left for later are forgotten": Planted(
+            [InCode(f"{_STORE}.ends.recovery:follow_postponed", mistakes.nothing)], 3, "calm", 3
+        ),
         "overlap=forbid is not checked": Planted(
             [InQuery("firings", "unfinished", "ORDER BY", "AND 0 ORDER BY")], 14, "calm"
         ),

@@ -79,11 +79,18 @@ UPDATE mainspring.runs
 SET cancel_requested_at = coalesce(cancel_requested_at, $2), cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN $3 ELSE cancel_reason END
 WHERE id = $1 AND state = 'running' RETURNING namespace, job_id, job, task, worker;
 
--- dependants: the runs that wait for these, as often as they do
-SELECT run_id FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]);
+-- dependants: which runs wait for which of these, up to a number
+SELECT upstream_id, run_id FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]) LIMIT $2;
 
--- take_edges: what hung on these runs
-DELETE FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]) RETURNING upstream_id, run_id, "when", on_failure;
+-- take_edges: what runs that are locked waited for, of these
+DELETE FROM mainspring.edges WHERE upstream_id = ANY ($1::text[]) AND run_id = ANY ($2::text[]) RETURNING upstream_id, run_id, "when", on_failure;
+
+-- postpone_dependants: runs have ended, and some that waited for them are not judged yet
+INSERT INTO mainspring.ended_upstreams (run_id, state) SELECT * FROM unnest($1::text[], $2::text[]) ON CONFLICT DO NOTHING;
+
+-- take_ended_upstreams: what was postponed and no other transaction takes on, up to a number
+DELETE FROM mainspring.ended_upstreams WHERE run_id = ANY (ARRAY(
+  SELECT run_id FROM mainspring.ended_upstreams LIMIT $1 FOR UPDATE SKIP LOCKED)) RETURNING run_id, state;
 
 -- drop_edges: what these runs waited for, when they no longer do
 DELETE FROM mainspring.edges WHERE run_id = ANY ($1::text[]) RETURNING run_id;

@@ -40,8 +40,14 @@ WHERE seq = ?5 AND state = 'running';
 UPDATE runs SET cancel_requested_at = coalesce(cancel_requested_at, ?1), cancel_reason = CASE WHEN cancel_requested_at IS NULL THEN ?2 ELSE cancel_reason END
 WHERE id = ?3 AND state = 'running' RETURNING namespace, job_id, job, task, worker;
 
--- take_edges: the runs that waited for a run
-DELETE FROM edges WHERE upstream_id = ? RETURNING run_id, "when", on_failure;
+-- take_edges: runs that waited for a run, up to a number
+DELETE FROM edges WHERE upstream_id = ?1 AND run_id IN (SELECT run_id FROM edges WHERE upstream_id = ?1 LIMIT ?2) RETURNING run_id, "when", on_failure;
+
+-- postpone_dependants: a run has ended, and some that waited for it are not judged yet
+INSERT INTO ended_upstreams (run_id, state) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- take_ended_upstreams: what was postponed, up to a number
+DELETE FROM ended_upstreams WHERE run_id IN (SELECT run_id FROM ended_upstreams LIMIT ?) RETURNING run_id, state;
 
 -- drop_edges: what a run waited for, when it no longer does
 DELETE FROM edges WHERE run_id = ?;
