@@ -95,7 +95,7 @@ class Stage:
         return answer.json() if answer.content else None
 
     def silent_workers(self) -> list[str]:
-        """The workers that count as dead: the one of the past does, a while after it was last heard of."""
+        """The workers that count as dead: the one of the past does."""
         return [each["worker"] for each in self.ask("GET", "/v1/workers")["items"] if each["state"] == "dead"]
 
     def ended(self, run_id: str, states: Sequence[str] = ("succeeded", "failed", "cancelled")) -> dict[str, Any]:

@@ -5,17 +5,18 @@ from __future__ import annotations
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from backstage import OpenPage, Stage, open_stage
-from playwright.sync_api import Browser, BrowserContext, Page, Playwright, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Page, Playwright, ViewportSize, expect, sync_playwright
 
 FLAGS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync",
 ]  # fmt: skip
 
+SCREEN: ViewportSize = {"width": 1440, "height": 900}
 PATIENCE_MS = 30_000
 expect.set_options(timeout=PATIENCE_MS)
 
@@ -37,12 +38,14 @@ def stage(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
 
 
 class Chromium:
-    """One browser for all tests of this folder, and in it one profile for all pages of the stage: its cache stays."""
+    """One browser for all tests of this folder, and in it one profile for all pages that need no other. Its cache and
+    its window stay: a new window costs Chromium as much as a page."""
 
     def __init__(self) -> None:
         self._playwright: Playwright | None = None
         self._browser: Browser | None = None
         self._profile: BrowserContext | None = None
+        self._kept: Page | None = None
 
     @property
     def browser(self) -> Browser:
@@ -56,22 +59,32 @@ class Chromium:
 
     @property
     def profile(self) -> BrowserContext:
-        """For pages that need nothing of their own."""
-        self._profile = self._profile or self.new_profile()
+        """For pages that need nothing of their own. An empty page keeps its window open."""
+        if self._profile is None:
+            self._profile = self.new_profile()
+            self._kept = self._profile.new_page()
         return self._profile
 
     def new_profile(self, **words: Any) -> BrowserContext:
         """Cookies, storage, a cache and a screen, shared with no other profile."""
-        context = self.browser.new_context(viewport=words.pop("viewport", {"width": 1440, "height": 900}), **words)
+        context = self.browser.new_context(viewport=SCREEN, **words)
         context.set_default_timeout(PATIENCE_MS)
         return context
+
+    def clear(self) -> None:
+        """Close the pages of the profile, and forget who signed in."""
+        if self._profile is not None:
+            for page in self._profile.pages:
+                if page is not self._kept:
+                    page.close()
+            self._profile.clear_cookies()
 
     def close(self) -> None:
         """End it. Playwright's loop must not outlive the tests that use it: others need the thread for their own."""
         if self._browser is not None and self._playwright is not None:
             self._browser.close()
             self._playwright.stop()
-        self._playwright = self._browser = self._profile = None
+        self._playwright = self._browser = self._profile = self._kept = None
 
 
 CHROMIUM = Chromium()
@@ -87,16 +100,25 @@ def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
 @pytest.fixture
 def open_page(request: pytest.FixtureRequest) -> Iterator[OpenPage]:
     """Opens pages; at the end, none of them may have had a fault that the test did not expect."""
-    pages, contexts, faults = [], [], Faults()
+    profiles, faults = list[BrowserContext](), Faults()
 
-    def open_it(path: str = "/", *, at: str | None = None, expects_faults: bool = False, **words: Any) -> Page:
+    def open_it(
+        path: str = "/",
+        *,
+        at: str | None = None,
+        expects_faults: bool = False,
+        viewport: ViewportSize | None = None,
+        color_scheme: Literal["light", "dark"] | None = None,
+        **words: Any,
+    ) -> Page:
         url = at or request.getfixturevalue("stage").url
-        is_own = at is not None or words
-        context = CHROMIUM.new_profile(**words) if is_own else CHROMIUM.profile
-        page = context.new_page()
-        pages.append(page)
-        if is_own:
-            contexts.append(context)
+        if words:
+            profiles.append(CHROMIUM.new_profile(**words))
+        page = (profiles[-1] if words else CHROMIUM.profile).new_page()
+        if viewport:
+            page.set_viewport_size(viewport)
+        if color_scheme:
+            page.emulate_media(color_scheme=color_scheme)
         if not expects_faults:
             page.on("console", lambda message: faults.append(f"{page.url}: {message.text}"))
             page.on("pageerror", lambda error: faults.append(f"{page.url}: {error}"))
@@ -105,8 +127,9 @@ def open_page(request: pytest.FixtureRequest) -> Iterator[OpenPage]:
         return page
 
     yield open_it
-    for each in (*pages, *contexts):
+    for each in profiles:
         each.close()
+    CHROMIUM.clear()
     assert faults == []
 
 

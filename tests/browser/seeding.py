@@ -9,7 +9,9 @@ kinds, a night without any node, paused jobs and a queue that no worker serves.
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import sys
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
@@ -19,6 +21,7 @@ from unittest.mock import patch
 
 from mainspring import Mainspring, Retry, after, cron, every, manual
 from mainspring.clock import Clock
+from mainspring.core.instants import MINUTE
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing import ManualScheduler
 
@@ -92,6 +95,9 @@ async def seed(file: Path, more: int = 40) -> None:
             await scheduler._store.pause_jobs("default", ["cleanup"], paused=True, reason="maintenance of the disks")
             for number in range(12):
                 await app.tasks["encode"].submit(video=f"v{number}")
+    with closing(sqlite3.connect(file)) as connection, connection:
+        # Its worker has been silent for so long that it counts as dead as soon as a server looks.
+        connection.execute("UPDATE workers SET heartbeat_at = heartbeat_at - ?", (MINUTE,))
 
 
 async def declare(file: Path, count: int) -> None:

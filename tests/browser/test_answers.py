@@ -180,7 +180,7 @@ def test_the_past_day_stands_beside_the_coming_one(open_page: OpenPage, stage: S
 
 
 def test_a_day_on_which_clocks_change_has_23_or_25_hours(open_page: OpenPage, stage: Stage) -> None:
-    page = open_page("/settings", timezone_id="Europe/Berlin")
+    page = open_page("/settings")
     rows = """async ([from, zone]) => {
       const folder = document.querySelector('script[type=module]').src.replace('main.js', '');
       const { heatOf } = await import(folder + 'draw/heat.js');
@@ -233,6 +233,35 @@ def test_the_timeline_has_rows_of_queues_and_tags_and_a_table(open_page: OpenPag
     expect(page.get_by_role("img", name=re.compile(r"runs over time: \d+ spans"))).to_be_visible()
     page.get_by_role("link", name="1 minute").click()
     expect(page).to_have_url(re.compile("span=1m"))
+
+
+def test_a_failure_among_hundreds_is_seen_beside_what_runs_and_what_is_planned(
+    open_page: OpenPage, stage: Stage
+) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": "soon", "command": "true", "every": "10m"})
+    stage.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "exact", "args": {"number": 1}}] * 500})
+    bad = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"]
+    held = stage.ask("POST", "/v1/runs", json={"task": "hold"})["run_id"]
+    stage.ended(bad)
+    stage.ended(held, ["running"])
+    page = open_page("/timeline")
+    expect(page.get_by_role("img", name=re.compile(r"runs over time: \d{3,} spans"))).to_be_visible()
+    seen = """() => {
+      const shown = document.querySelector('.lanes canvas');
+      const canvas = Object.assign(document.createElement('canvas'), { width: shown.width, height: shown.height });
+      const pen = canvas.getContext('2d', { willReadFrequently: true });
+      pen.drawImage(shown, 0, 0);
+      const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
+      const found = {};
+      for (const tone of ['succeeded', 'failed', 'running', 'neutral']) {
+        const hex = getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim();
+        const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+        for (let n = 0; n < data.length; n += 4) if (data[n] === red && data[n + 1] === green && data[n + 2] === blue) found[tone] = (found[tone] ?? 0) + 1;
+      }
+      return found;
+    }"""  # noqa: E501 It is a program of another language.
+    until(lambda: set(page.evaluate(seen)) >= {"succeeded", "failed", "running", "neutral"})
+    stage.ask("POST", f"/v1/runs/{held}/cancel", json={})
 
 
 def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: OpenPage) -> None:

@@ -137,7 +137,7 @@ def test_an_open_list_costs_its_browser_little_during_a_flood(open_page: OpenPag
     try:
         before, began = kept(), time.monotonic()
         page.wait_for_timeout(WATCHED_S * 1_000)
-        busy_s, took_s, after = read()["TaskDuration"] - before["TaskDuration"], time.monotonic() - began, kept()
+        busy_s, took_s = read()["TaskDuration"] - before["TaskDuration"], time.monotonic() - began
     finally:
         stop.set()
         flood.join()
@@ -145,8 +145,13 @@ def test_an_open_list_costs_its_browser_little_during_a_flood(open_page: OpenPag
     # use the same cores make it longer.
     assert busy_s / took_s < 0.25
     assert page.evaluate("window.formats") < 20  # One for each instant that is drawn took most of that time.
-    assert after["JSHeapUsedSize"] < before["JSHeapUsedSize"] + 20 * 2**20
-    assert after["Nodes"] < before["Nodes"] + 2_000
+
+    def is_released() -> bool:  # What a page has removed, one collection need not find yet.
+        after = kept()
+        is_small = after["JSHeapUsedSize"] < before["JSHeapUsedSize"] + 20 * 2**20
+        return is_small and after["Nodes"] < before["Nodes"] + 2_000
+
+    until(is_released)
 
 
 class Streams:
@@ -253,13 +258,9 @@ def test_hundreds_of_failures_of_three_kinds_are_three_groups(open_page: OpenPag
     large.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "refuse", "args": {"text": each}} for each in texts]})
     page = open_page("/failures?span=24h", at=large.url)
     figures = page.locator(".failure .figure")
-    until(lambda: figures.all_inner_texts() and sum(map(number_in, figures.all_inner_texts())) == len(texts))
-    assert sorted(map(number_in, figures.all_inner_texts())) == sorted(ERRORS.values())
-
-
-def number_in(text: str) -> int:
-    """The number that a text begins with."""
-    return int(text.split(maxsplit=1)[0].replace(",", ""))
+    for count in ERRORS.values():
+        expect(figures.filter(has_text=re.compile(rf"^{count}\b"))).to_have_count(1, timeout=PATIENCE_S * 1_000)
+    expect(figures).to_have_count(len(ERRORS))
 
 
 def test_all_refusals_of_an_action_are_counted_and_one_is_named(open_page: OpenPage, large: Stage) -> None:
@@ -268,32 +269,3 @@ def test_all_refusals_of_an_action_are_counted_and_one_is_named(open_page: OpenP
     dialog = act_on_all(page, "Retry")
     dialog.get_by_role("button", name="Retry 1,500").click()
     expect(dialog).to_contain_text(re.compile(r"0 of 1,500 done, 1,500 refused, such as: run \w+ has succeeded"))
-
-
-def test_a_failure_among_hundreds_is_seen_beside_what_runs_and_what_is_planned(
-    open_page: OpenPage, stage: Stage
-) -> None:
-    stage.ask("POST", "/v1/jobs", json={"name": "soon", "command": "true", "every": "10m"})
-    stage.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "exact", "args": {"number": 1}}] * 500})
-    bad = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"]
-    held = stage.ask("POST", "/v1/runs", json={"task": "hold"})["run_id"]
-    stage.ended(bad)
-    stage.ended(held, ["running"])
-    page = open_page("/timeline")
-    expect(page.get_by_role("img", name=re.compile(r"runs over time: \d{3,} spans"))).to_be_visible()
-    seen = """() => {
-      const shown = document.querySelector('.lanes canvas');
-      const canvas = Object.assign(document.createElement('canvas'), { width: shown.width, height: shown.height });
-      const pen = canvas.getContext('2d', { willReadFrequently: true });
-      pen.drawImage(shown, 0, 0);
-      const { data } = pen.getImageData(0, 0, canvas.width, canvas.height);
-      const found = {};
-      for (const tone of ['succeeded', 'failed', 'running', 'neutral']) {
-        const hex = getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim();
-        const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-        for (let n = 0; n < data.length; n += 4) if (data[n] === red && data[n + 1] === green && data[n + 2] === blue) found[tone] = (found[tone] ?? 0) + 1;
-      }
-      return found;
-    }"""  # noqa: E501 It is a program of another language.
-    until(lambda: set(page.evaluate(seen)) >= {"succeeded", "failed", "running", "neutral"})
-    stage.ask("POST", f"/v1/runs/{held}/cancel", json={})

@@ -22,9 +22,9 @@ PAGES = {
     "/audit": "Audit", "/settings": "Settings",
 }  # fmt: skip
 LOOKS: list[tuple[Any, str]] = [
-    ({"color_scheme": "light"}, "{}"),
-    ({"color_scheme": "dark"}, "{runOnly: ['color-contrast']}"),
-    ({"forced_colors": "active"}, "{runOnly: ['color-contrast']}"),
+    ({"color_scheme": "light"}, "{resultTypes: ['violations']}"),
+    ({"color_scheme": "dark"}, "{resultTypes: ['violations'], runOnly: ['color-contrast']}"),
+    ({"forced_colors": "active"}, "{resultTypes: ['violations'], runOnly: ['color-contrast']}"),
 ]
 """Themes differ in colours alone: all rules hold in one of them, those of contrast in each."""
 LOOKED_AT = "{exclude: ['tbody tr:nth-child(n + 7)']}"

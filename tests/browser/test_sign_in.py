@@ -150,18 +150,18 @@ def test_each_role_is_offered_what_it_may_do(
     assert trigger.is_enabled() == operates
     if not operates:
         assert trigger.get_attribute("title") == "needs jobs:operate"
-    offered = {
-        "/runs": ("Runs", "link", "New run", creates),
-        "/queues": ("queue default", "button", "Pause", operates),
-        "/workers": ("workers", "button", "Drain", operates),
-        "/calendars": ("Calendars", "link", "New calendar", operates),
-    }  # fmt: skip
-    for path, (shown, kind, name, is_allowed) in offered.items():
-        page.goto(f"{door.url}/ui{path}")
-        expect(page.get_by_role("heading", name=shown).or_(page.get_by_label(shown)).first).to_be_visible()
-        main = page.locator("main")
-        found = main.get_by_role("link", name=name) if kind == "link" else main.get_by_role("button", name=name)
-        assert (found.count() > 0 and found.first.is_enabled()) == is_allowed, (path, role)
+    pages, main = page.get_by_role("navigation", name="pages"), page.locator("main")
+    row = main.get_by_role("row").filter(has_text="active")
+    offered = [
+        ("Runs", main.get_by_role("heading", name="Runs"), main.get_by_role("link", name="New run"), creates),
+        ("Queues", main.get_by_label("queue default"), main.get_by_role("button", name="Pause"), operates),
+        ("Workers", row, main.get_by_role("button", name="Drain"), operates),
+        ("Calendars", main.get_by_role("heading", name="Calendars"), main.get_by_role("link", name="New"), operates),
+    ]
+    for name, shown, found, is_allowed in offered:
+        pages.get_by_role("link", name=name, exact=True).click()
+        expect(shown.first).to_be_visible()
+        assert (found.count() > 0 and found.first.is_enabled()) == is_allowed, (name, role)
     page.goto(f"{door.url}/ui/settings")
     expect(page.get_by_role("button", name="Sign out")).to_be_visible()
     assert page.get_by_role("heading", name="Settings of the server").count() == int(audits)
