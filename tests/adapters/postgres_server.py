@@ -103,3 +103,17 @@ async def empty(url: str) -> None:
         await connection.execute(_EMPTY)
     finally:
         await connection.close()
+
+
+def literal(value: object) -> str:
+    """A value as SQL."""
+    match value:
+        case None:
+            return "NULL"
+        case int() | float():
+            return str(value)
+        case []:
+            return "'{}'"
+        case list():
+            return f"ARRAY[{', '.join(map(literal, value))}]"
+    return "'" + str(value).replace("'", "''") + "'"

@@ -15,6 +15,7 @@ from mainspring.api.load.sharing import Fresh
 from mainspring.client.client import Client
 from mainspring.core.model import Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED
+from mainspring.operations.views import overview
 from mainspring.store import Store
 
 WORK = {"task": "encode", "args": {"video": "v1"}}
@@ -85,6 +86,17 @@ def test_a_job_that_fails_often_needs_attention_although_it_ran_well_last(
         ("job-failing", "flaky", "It failed 3 of its last 4 times: ValueError: no")
     ]
     assert "queue-paused" in [each["kind"] for each in seen]
+
+
+@pytest.mark.parametrize("looked_at", [2, 3, 4], ids=["fewer", "as many", "more"])
+def test_failures_are_counted_whatever_number_of_them_is_looked_at(
+    private_door: Door, client: httpx.Client, monkeypatch: pytest.MonkeyPatch, looked_at: int
+) -> None:
+    monkeypatch.setattr(overview, "MOST_LOOKED_AT", looked_at)
+    for _ in range(3):
+        assert client.post("/v1/runs", json=WORK).is_success
+    private_door.ask(fail_all)
+    assert client.get("/v1/overview").json()["counts"]["failed"] == 3
 
 
 def test_a_queue_with_due_runs_and_no_worker_needs_attention(private_door: Door, client: httpx.Client) -> None:

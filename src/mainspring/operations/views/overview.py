@@ -59,7 +59,7 @@ class Overview:
         # Four questions at a time: one after the other, the answer takes as long as all of them together.
         (
             (crowd, leader, is_led),
-            (missed, troubled),
+            (missed, failed, troubled),
             counted,
             (backlog, pending, queues, paused, running, upcoming),
         ) = await asyncio.gather(
@@ -80,7 +80,7 @@ class Overview:
             at=moment(store.now()),
             leader=leader,
             workers=_workers(crowd),
-            counts=_counts(counted, backlog, missed),
+            counts=_counts({**counted, FAILED: failed}, backlog, missed),
             oldest_due=moment_or_none(min((each.oldest_at for each in backlog), default=None)),
             attention=sorted(attention, key=lambda each: _STRENGTH.index(each.kind)),
             running=[run_row(run, read) for run in running],
@@ -92,10 +92,15 @@ class Overview:
         crowd, leader = await look_around(self._context, self._context.namespace), await self._leader(store)
         return crowd, leader, leader is not None or await self._is_led_by_all(store)
 
-    async def _trouble(self, store: Store) -> tuple[Missed, Sequence[overview_records.Attention]]:
-        """The instants that were missed in the last day, and the jobs that are in trouble."""
+    async def _trouble(self, store: Store) -> tuple[Missed, int, Sequence[overview_records.Attention]]:
+        """The instants that were missed in the last day, how many runs failed, and the jobs that are in trouble."""
         missed = await store.missed_firings(self._context.namespace, store.now() - DAY, MOST_COUNTED)
-        return missed, await self._troubled_jobs(store, missed)
+        newest = self._of_last_day(store, FAILED, MOST_LOOKED_AT)
+        failed = await store.list_runs(newest)
+        count = len(failed)
+        if count == newest.limit:
+            count = await store.count_matching(self._of_last_day(store, FAILED, MOST_COUNTED))
+        return missed, count, await self._troubled_jobs(store, missed, failed)
 
     async def _waiting(self, store: Store) -> _Waiting:
         """What is due, which queues and jobs are paused, what runs, and what comes next."""
@@ -124,20 +129,21 @@ class Overview:
         return any(node.is_alive(store.now()) and node.coordination != "leader" for node in await store.nodes())
 
     async def _counted(self, store: Store) -> dict[State, int]:
-        """Runs by state: unfinished ones, and those that ended in the last day."""
-        since = {SUCCEEDED: encode_time(store.now() - DAY), FAILED: encode_time(store.now() - DAY)}
+        """Runs by state: unfinished ones, and those that succeeded in the last day."""
+        waiting: tuple[State, ...] = (BLOCKED, PENDING)
+        filters = [RunFilter(self._context.namespace, (state,), limit=MOST_COUNTED) for state in waiting]
+        filters.append(self._of_last_day(store, SUCCEEDED, MOST_COUNTED))
+        return {where.states[0]: await store.count_matching(where) for where in filters}
 
-        async def count(state: State) -> int:
-            where = RunFilter(self._context.namespace, (state,), limit=MOST_COUNTED, since=since.get(state))
-            return await store.count_matching(where)
+    def _of_last_day(self, store: Store, state: State, limit: int) -> RunFilter:
+        return RunFilter(self._context.namespace, (state,), limit=limit, since=encode_time(store.now() - DAY))
 
-        return {state: await count(state) for state in (BLOCKED, PENDING, SUCCEEDED, FAILED)}
-
-    async def _troubled_jobs(self, store: Store, missed: Missed) -> Sequence[overview_records.Attention]:
+    async def _troubled_jobs(
+        self, store: Store, missed: Missed, failed: Sequence[Run]
+    ) -> Sequence[overview_records.Attention]:
         """The jobs whose latest firing that ended has failed or was missed, of those that had one in the last day; and
         those that fail often."""
-        namespace, since = self._context.namespace, encode_time(store.now() - DAY)
-        failed = await store.list_runs(RunFilter(namespace, (FAILED,), limit=MOST_LOOKED_AT, since=since))
+        namespace = self._context.namespace
         names = {run.job: None for run in failed if run.job is not None} | dict.fromkeys(name for name, _ in missed)
         jobs = {job.id: job for job in await store.find_jobs(namespace, list(names)[:MOST_LOOKED_AT])} if names else {}
         ledgers: dict[str, list[Firing]] = {job_id: [] for job_id in jobs}

@@ -238,9 +238,8 @@ async def _list_finished(
         found = rows[0][0] if queries is _COUNTS else len(rows)
         if looked_at is None or found == where.limit:
             return rows
-    return await tx.fetch(
-        queries["list_classes"], *page, *_columns(classes), _first_day(classes), where.tag, where.region
-    )
+    first_day = max(_first_day(classes), not_before([where.since], tx.now) if where.since else 0)
+    return await tx.fetch(queries["list_classes"], *page, *_columns(classes), first_day, where.tag, where.region)
 
 
 async def _list_region(

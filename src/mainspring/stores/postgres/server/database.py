@@ -139,7 +139,10 @@ class Database:
         # Behind a pooler no session keeps our settings.
         local = "".join(f"; SET LOCAL {setting}" for setting in server.settings) if server.pooled else ""
         self._begin, self._begin_reading = "BEGIN" + local, "BEGIN READ ONLY" + local
-        self._begin_snapshot = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" + local
+        # A session plans a statement anew for each of its first executions. A plan covers all days of history and takes
+        # longer than the statement, so lists are planned once. Behind a pooler no session keeps a plan.
+        planned = "" if server.pooled else "; SET LOCAL plan_cache_mode = force_generic_plan"
+        self._begin_snapshot = f"BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY{local}{planned}"
         self._begin_unsynced = f"BEGIN{local}; SET LOCAL synchronous_commit = off"
 
     @classmethod
