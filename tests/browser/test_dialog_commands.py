@@ -12,6 +12,8 @@ import pytest
 from backstage import APP, PATIENCE_S, OpenPage, Stage, shell, until
 from playwright.sync_api import Locator, Page, expect
 
+from mainspring.operations.jobs.options import JOB, options_of
+
 pytestmark = pytest.mark.browser
 
 BEYOND = 2**60 + 1
@@ -194,3 +196,50 @@ def test_the_command_of_draining_ends_a_worker(open_page: OpenPage, stage: Stage
     finally:
         spare.kill()
         spare.wait()
+
+
+UNSHOWN = {"retry", "alert", "max_losses", "on_key_failure"}
+"""Answers do not tell these of a job, so the editor cannot show them: what a job has of them stays. Of `retry` it shows
+the number."""
+RARE = {
+    "soft_timeout": "8m", "total_timeout": "1h", "grace": "20s", "start_deadline": "30m", "catch_up_window": "2d",
+    "catch_up_limit": "7", "max_firings": "9", "jitter": "5s", "completions": "3", "parallelism": "2", "key": "c 7",
+    "limit": "4", "keep_succeeded": "10", "keep_failed": "20", "regions": "eu, us", "region_failover": "5m",
+    "failover_regions": "us, asia", "under_pressure": "run", "isolation": "process", "dependencies": "upstream",
+    "on_dependency_failure": "run", "start_at": "2027-01-01T00:00:00Z", "end_at": "2028-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def test_the_editor_has_every_option_of_a_job_and_changes_only_what_is_typed(open_page: OpenPage, stage: Stage) -> None:
+    retry = {"retries": 2, "delays": ["7s"]}
+    stage.ask("POST", "/v1/jobs", json={"name": "upstream", "task": "exact", "args": {"number": 1}, "manual": True})
+    for name in ("plain", "other"):
+        job = {"name": name, "task": "exact", "args": {"number": 1}, "every": "1h", "timeout": "10m", "retry": retry}
+        stage.ask("POST", "/v1/jobs", json=job)
+    page = open_page("/jobs/plain?tab=edit")
+    page.locator("summary").click()
+    shown = {each.get_attribute("id") for each in page.locator(".form :is(input, select, textarea)[id]").all()}
+    known = {option.name for option in options_of(JOB) if option.kind.json is not None} | {"dependencies"}
+    assert known - shown == UNSHOWN
+    for name, value in RARE.items():
+        field = page.locator(f"#{name}")
+        field.select_option(value) if field.evaluate("it => it.tagName") == "SELECT" else field.fill(value)
+    line = page.locator(".command code")
+    expect(line).to_contain_text("--start 2027")
+    shell(stage, line.inner_text().replace("job edit plain", "job edit other"))
+    page.get_by_role("button", name="Save the job").click()
+    expect(page).to_have_url(re.compile("tab=next"))
+    saved, commanded = (stage.ask("GET", f"/v1/jobs/{name}") for name in ("plain", "other"))
+    values = {name: {**saved["policy"], **saved}[name] for name in RARE}
+    assert {name: ", ".join(each) if isinstance(each, list) else str(each) for name, each in values.items()} == RARE
+    assert values == {name: {**commanded["policy"], **commanded}[name] for name in RARE}
+    page.goto(f"{stage.url}/ui/jobs/plain?tab=edit")
+    expect(page.locator("#grace")).to_be_visible()
+    for name in ("soft_timeout", "grace", "regions", "key"):
+        expect(page.locator(f"#{name}")).to_have_value(RARE[name])
+        page.locator(f"#{name}").fill("")
+    page.get_by_role("button", name="Save the job").click()
+    expect(page).to_have_url(re.compile("tab=next"))
+    emptied = stage.ask("GET", "/v1/jobs/plain")
+    assert (emptied["soft_timeout"], emptied["key"], emptied["total_timeout"]) == (None, None, "1h")
+    assert (emptied["policy"]["grace"], emptied["policy"]["regions"]) == ("10s", ["default"])

@@ -8,7 +8,7 @@ import { Head, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
 import { go, jobHref } from "../router.js";
 import { Simulated } from "./simulated.js";
-import { bodyOf, commandOf, FIRST, formOf } from "./draft.js";
+import { bodyOf, commandOf, FIRST, formOf, MORE, TIMEOUTS } from "./draft.js";
 
 /** @typedef {import("./draft.js").Form} Form */
 /** @typedef {import("../records.d.ts").Preview} Preview */
@@ -51,15 +51,15 @@ function usePreview(form) {
   return state;
 }
 
-/** @param {{ form: Form, state: ReturnType<typeof usePreview>, isNew: boolean }} given */
-function Meaning({ form, state, isNew }) {
+/** @param {{ form: Form, state: ReturnType<typeof usePreview>, stored: Form | null }} given */
+function Meaning({ form, state, stored }) {
   const { preview, problem } = state;
   return html`<section class="panel" aria-label="what this means"><header><h2>What this means</h2></header><div class="body stack" aria-live="polite">
     ${problem && html`<${Trouble} error=${problem} />`}
     ${preview ? html`<p class="sentence">${preview.text.slice(0, 1).toUpperCase()}${preview.text.slice(1)}.</p>
       ${preview.items.length ? html`<ul class="lines" aria-label="fire times">${preview.items.map((each) => html`<li><span><${When} at=${each.fire_at} zone=${each.zone} job /></span>${each.note && html`<span class="s-warning"><span class="glyph" aria-hidden="true">◐</span> ${each.note}</span>`}</li>`)}</ul>` : html`<p class="muted">It will not fire by itself.</p>`}`
       : !problem && html`<p class="muted">Something is not right yet: see the fields.</p>`}
-    <${Command} line=${commandOf(form, isNew)} /></div></section>`;
+    <${Command} line=${commandOf(form, stored)} /></div></section>`;
 }
 
 /** @param {{ mine: any, theirs: any }} given */
@@ -74,12 +74,13 @@ export function Editor({ job, first, done }) {
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
   const [other, setOther] = useState(/** @type {any} */ (null));
   const version = useRef(job?.version);
+  const stored = job ? formOf(job) : null;
   const preview = usePreview(form);
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setRefusal(null);
     try {
-      const body = bodyOf(form, { isDraft: false });
+      const body = bodyOf(form, { isDraft: false, before: stored ?? FIRST });
       const saved = job
         ? await send("PATCH", `/v1/jobs/${encodeURIComponent(job.job_id)}`, body, { "If-Match": `"${version.current}"` })
         : await send("POST", "/v1/jobs", body);
@@ -95,6 +96,7 @@ export function Editor({ job, first, done }) {
     }
   };
   const given = { form, set: (/** @type {Form} */ next) => (setRefusal(null), set(next)), faults: [...(refusal?.faults ?? []), ...preview.faults] };
+  const options = (/** @type {import("./draft.js").Option[]} */ some) => some.map(({ name, label, hint, words }) => html`<${Field} name=${name} label=${label} hint=${hint} options=${words} ...${given} />`);
   return html`<form class="form" onSubmit=${save}><div class="stack">
       <fieldset><legend>What</legend><${Field} name="name" label="Name" ...${given} />
         <div class="two"><${Field} name="kindOfWork" label="Runs" options=${["command", "task"]} ...${given} /><${Field} name="work" label=${form.kindOfWork === "task" ? "Task" : "Command"} hint=${form.kindOfWork === "task" ? "encode" : "python generate_report.py"} ...${given} /></div>
@@ -103,12 +105,13 @@ export function Editor({ job, first, done }) {
         ${form.kind !== "manual" && html`<div class="two"><${Field} name="value" label=${form.kind === "after" ? "Jobs, with commas" : "Expression"} hint=${HINTS[form.kind]} ...${given} />${form.kind === "cron" && html`<${Field} name="timezone" label="Zone" ...${given} />`}</div>`}
         <div class="two"><${Field} name="calendars" label="Calendars, with commas" hint="holidays" ...${given} /><${Field} name="on_excluded" label="On an excluded day" options=${["skip", "next_day"]} ...${given} /></div></fieldset>
       <fieldset><legend>What if</legend><div class="two"><${Field} name="misfire" label="It is late" options=${["once", "skip", "all"]} ...${given} /><${Field} name="overlap" label="It still runs" options=${["allow", "forbid", "queue", "replace"]} ...${given} />
-        <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} />
+        <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} />${options(TIMEOUTS)}
         <${Field} name="queue" label="Queue" ...${given} /><${Field} name="priority" label="Priority" ...${given} /><${Field} name="tags" label="Tags, with commas" ...${given} /></div></fieldset>
+      <details class="more" open=${MORE.some(({ name }) => form[name] !== FIRST[name])}><summary>More options</summary><fieldset><legend class="hidden-text">More options</legend><div class="two">${options(MORE)}</div></fieldset></details>
       ${other && html`<${Changed} mine=${bodyOf(form, { isDraft: false })} theirs=${bodyOf(formOf(other), { isDraft: false })} />`}
       ${refusal && html`<${Trouble} error=${refusal} />`}
       <div class="row"><button class="primary">${other ? "Save mine over it" : "Save the job"}</button></div></div>
-    <div class="stack"><${Meaning} form=${form} state=${preview} isNew=${!job} /><${Simulated} form=${form} job=${job} /></div></form>`;
+    <div class="stack"><${Meaning} form=${form} state=${preview} stored=${stored} /><${Simulated} form=${form} job=${job} /></div></form>`;
 }
 
 const HINTS = /** @type {Record<string, string>} */ ({ cron: "0 2 * * *", every: "30s", run_at: "2027-01-01T00:00:00Z", after: "extract, transform" });

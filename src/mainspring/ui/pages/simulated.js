@@ -6,7 +6,7 @@ import { html, useState } from "../html.js";
 import { GridTable } from "../parts/ledger.js";
 import { Badge, Trouble } from "../parts/page.js";
 import { now, When, zoneOf } from "../parts/when.js";
-import { bodyOf } from "./draft.js";
+import { bodyOf, FIRST, formOf } from "./draft.js";
 
 /** @typedef {import("../records.d.ts").Simulation} Simulation */
 /** @typedef {import("./draft.js").Form} Form */
@@ -24,7 +24,7 @@ export function Simulated({ form, job }) {
     const begin = now().getTime() - (words.span === "past" ? WEEK_MS : 0);
     const span = { from: new Date(begin).toISOString(), to: new Date(begin + WEEK_MS).toISOString() };
     const body = {
-      ...(job ? { job: job.job_id } : {}), change: bodyOf(form, { isDraft: !!job || !form.work }), ...span,
+      ...(job ? { job: job.job_id } : {}), change: bodyOf(form, { isDraft: !!job || !form.work, before: job ? formOf(job) : FIRST }), ...span,
       ...(words.from && words.to ? { outages: [{ from: words.from, to: words.to }] } : {}), ...(words.took ? { took: words.took } : {}),
     };
     setState(await send("POST", "/v1/jobs:simulate", body).then((found) => ({ found, problem: null, busy: false }), (problem) => ({ found: null, problem, busy: false })));
