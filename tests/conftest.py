@@ -2,7 +2,6 @@
 
 import logging
 import os
-import re
 import sys
 import zoneinfo
 from collections.abc import Generator
@@ -25,19 +24,22 @@ sys.dont_write_bytecode = False
 
 CLUSTERS = {"elector": "electors", "broker": "brokers", "redis": "brokers"}
 """Groups of the tests that start a whole cluster each, by the first word of their file; all others are one group."""
-OWN_SERVERS = re.compile("tests/browser/test_(failover|live|scale|sign_in)")
-"""Tests in a browser that start servers of their own; all others share one."""
+BROWSERS = {
+    **dict.fromkeys(("failover", "live", "scale", "sign_in"), "browser with servers of its own"),
+    **dict.fromkeys(("shell", "pictures"), "browser and its shell"),
+}
+"""Groups of the tests in a browser, by their file; all others are one group. Each has a browser and a server."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]  # Its base has no types.
     """Which tests follow each other, where several processes share them: those of a file; those that share a browser
-    and its server; those that share a browser and start servers; and those that start whole clusters, in three groups
-    of about equal length. More clusters at once would measure the machine."""
+    and its server, in three groups of about equal length; and those that start whole clusters, in three as well. More
+    clusters at once would measure the machine."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
         if path.startswith("tests/browser/"):
-            return "browser with servers" if OWN_SERVERS.match(path) else "browser"
+            return BROWSERS.get(path.removeprefix("tests/browser/test_").removesuffix(".py"), "browser")
         if not path.startswith("tests/acceptance/"):
             return path
         return CLUSTERS.get(path.removeprefix("tests/acceptance/test_").partition("_")[0], "clusters")

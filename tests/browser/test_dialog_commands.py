@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -243,3 +246,6 @@ def test_the_editor_has_every_option_of_a_job_and_changes_only_what_is_typed(ope
     emptied = stage.ask("GET", "/v1/jobs/plain")
     assert (emptied["soft_timeout"], emptied["key"], emptied["total_timeout"]) == (None, None, "1h")
     assert (emptied["policy"]["grace"], emptied["policy"]["regions"]) == ("10s", ["default"])
+    with closing(sqlite3.connect(stage.store)) as file:
+        options = [row[0] for row in file.execute("SELECT options FROM jobs WHERE name IN ('plain', 'other')")]
+    assert [json.loads(each)["retry"]["delays"] for each in options] == [[7_000_000]] * 2, "nobody touched the retries"

@@ -107,7 +107,7 @@ export function Editor({ job, first, done }) {
       <fieldset><legend>What if</legend><div class="two"><${Field} name="misfire" label="It is late" options=${["once", "skip", "all"]} ...${given} /><${Field} name="overlap" label="It still runs" options=${["allow", "forbid", "queue", "replace"]} ...${given} />
         <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} />${options(TIMEOUTS)}
         <${Field} name="queue" label="Queue" ...${given} /><${Field} name="priority" label="Priority" ...${given} /><${Field} name="tags" label="Tags, with commas" ...${given} /></div></fieldset>
-      <details class="more" open=${MORE.some(({ name }) => form[name] !== FIRST[name])}><summary>More options</summary><fieldset><legend class="hidden-text">More options</legend><div class="two">${options(MORE)}</div></fieldset></details>
+      <details class="folded" open=${MORE.some(({ name }) => form[name] !== FIRST[name])}><summary>More options</summary><fieldset><legend class="hidden-text">More options</legend><div class="two">${options(MORE)}</div></fieldset></details>
       ${other && html`<${Changed} mine=${bodyOf(form, { isDraft: false })} theirs=${bodyOf(formOf(other), { isDraft: false })} />`}
       ${refusal && html`<${Trouble} error=${refusal} />`}
       <div class="row"><button class="primary">${other ? "Save mine over it" : "Save the job"}</button></div></div>
