@@ -25,6 +25,7 @@ from mainspring.operations.views import history
 from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.settings import Settings
 from mainspring.store import Store
+from mainspring.stores.rows.views import StoredViews
 from mainspring.testing.clock import ManualClock
 from mainspring.version import VERSION
 
@@ -87,13 +88,14 @@ def end_all(door: Door, error: str | None = None, queues: tuple[str, ...] = ("de
 def count_events(door: Door) -> None:
     """Do what the relay and the keeper of tallies do."""
 
-    async def work(store: Store) -> None:
-        while await store.number_events(1_000):
-            pass
-        levels = dict(Settings().service_levels)
-        await TallyKeeper(store, lambda: True, ManualClock(store.now()), Random(1), levels).finish()
+    door.ask(count)
 
-    door.ask(work)
+
+async def count(store: Store) -> None:
+    while await store.number_events(1_000):
+        pass
+    levels = dict(Settings().service_levels)
+    await TallyKeeper(store, lambda: True, ManualClock(store.now()), Random(1), levels).finish()
 
 
 def test_a_paused_queue_keeps_its_runs_and_says_so(private_door: Door, client: httpx.Client) -> None:
@@ -291,6 +293,30 @@ def test_tallies_and_errors_say_up_to_when_events_are_counted(private_door: Door
     count_events(private_door)
     counted = ok(client.get("/v1/errors"))
     assert (len(counted["items"]), counted["counted_until"]) == (1, None)
+
+
+def test_what_is_counted_while_an_answer_is_made_is_not_called_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def count_behind(name: str) -> None:
+        read = getattr(StoredViews, name)
+
+        async def late(store: Any, *where: Any, **words: Any) -> Any:
+            found = await read(store, *where, **words)
+            await count(store)
+            return found
+
+        monkeypatch.setattr(StoredViews, name, late)
+
+    for name in ("list_tallies", "list_errors"):
+        count_behind(name)
+    with open_door(tmp_path) as door:
+        client = door.client("admin")
+        for path in ("/v1/tallies", "/v1/service-levels", "/v1/errors"):
+            submit(client)
+            end_all(door, "ValueError")
+            early, late = ok(client.get(path)), ok(client.get(path))
+            assert (early["counted_until"] is None, late["counted_until"]) == (False, None)
 
 
 def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client: httpx.Client) -> None:

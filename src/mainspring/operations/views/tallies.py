@@ -75,6 +75,7 @@ class Tallied:
         width = _width(kind, bucket)
         last = store.now() if until is None else from_datetime(until, "until")
         first = last - DAY if since is None else from_datetime(since, "since")
+        counted = (await store.tallied(), await _counted_until(store))
         rows = await store.list_tallies(
             self._context.namespace, kind, period_of(kind, first), last, name=job or task, limit=MOST_ROWS + 1
         )
@@ -86,7 +87,6 @@ class Tallied:
         for _, tally in rows[:MOST_ROWS]:
             total.add(tally)
         summed = _bucket(first, job or task or "", total) if rows and by is None else None
-        counted = (await store.tallied(), await _counted_until(store))
         return Tallies(items, format_duration(width), *counted, len(rows) > MOST_ROWS, summed)
 
     async def service_levels(self, *, since: datetime | None = None, until: datetime | None = None) -> ServiceLevels:
@@ -96,13 +96,14 @@ class Tallied:
         last = store.now() if until is None else from_datetime(until, "until")
         first = period_of("priority", last - DAY if since is None else from_datetime(since, "since"))
         levels = dict(self._context.settings.service_levels)
+        counted = (await store.tallied(), await _counted_until(store))
         found = {str(priority): Tally({}, {}, {}) for priority in levels}
         rows = await store.list_tallies(self._context.namespace, "priority", first, last, limit=MOST_ROWS)
         for key, tally in rows:
             found.setdefault(key.name, Tally({}, {}, {})).add(tally)
         items = [_level(int(name), levels.get(int(name)), tally) for name, tally in found.items()]
         items.sort(key=lambda item: item.priority)
-        return ServiceLevels(items, moment(first), moment(last), await store.tallied(), await _counted_until(store))
+        return ServiceLevels(items, moment(first), moment(last), *counted)
 
     async def errors(
         self,
@@ -121,6 +122,7 @@ class Tallied:
         first = 0 if since is None else from_datetime(since, "since")
         instant, _, group = (before or "").partition(" ")
         place = None if before is None else (int(instant), group)
+        counted_until = await _counted_until(store)
         found = await store.list_errors(self._context.namespace, since=first, before=place, limit=limit + 1)
         trends = await self._trends(store, found[:limit])
         following = f"{found[limit - 1].last_at} {found[limit - 1].id}" if len(found) > limit else None
@@ -129,12 +131,13 @@ class Tallied:
             ErrorGroup(**_fields(each), trend=trends[each.id], job_count=_jobs_of(seen.get(each.id, ())))
             for each in found[:limit]
         ]
-        return ErrorGroups(items, following, await _counted_until(store))
+        return ErrorGroups(items, following, counted_until)
 
     async def _errors_of(
         self, store: Store, since: datetime | None, job: str | None, task: str | None, limit: int
     ) -> ErrorGroups:
         first = 0 if since is None else from_datetime(since, "since")
+        counted_until = await _counted_until(store)
         seen = await self._seen(store, first, job=job, task=task)
         found = []
         for error in list(seen)[:limit]:
@@ -148,7 +151,7 @@ class Tallied:
             own = {"count": len(runs), "first_at": moment(min(ended)), "last_at": moment(max(ended))}
             fields = _fields(each) | own | {"last_run": runs[0].id}
             items.append(ErrorGroup(**fields, trend=trends[each.id], job_count=_jobs_of(runs)))
-        return ErrorGroups(items, None, await _counted_until(store))
+        return ErrorGroups(items, None, counted_until)
 
     async def _seen(
         self, store: Store, first: Instant, *, job: str | None = None, task: str | None = None
@@ -189,6 +192,8 @@ class Tallied:
 
 
 async def _counted_until(store: Store) -> datetime | None:
+    """Until when what the answer is made of is counted; None if all is. Asked before the rest: whoever reads the answer
+    asks again only if this says so."""
     return moment_or_none(await store.uncounted_since())
 
 
