@@ -201,13 +201,13 @@ def test_the_command_of_draining_ends_a_worker(open_page: OpenPage, stage: Stage
         spare.wait()
 
 
-UNSHOWN = {"retry", "alert", "max_losses", "on_key_failure"}
-"""Answers do not tell these of a job, so the editor cannot show them: what a job has of them stays. Of `retry` it shows
-the number."""
+UNSHOWN = {"retry", "alert"}
+"""What a job has of these stays. Of `retry` the editor shows the number; answers do not tell whom an alert reaches."""
 RARE = {
     "soft_timeout": "8m", "total_timeout": "1h", "grace": "20s", "start_deadline": "30m", "catch_up_window": "2d",
     "catch_up_limit": "7", "max_firings": "9", "jitter": "5s", "completions": "3", "parallelism": "2", "key": "c 7",
-    "limit": "4", "keep_succeeded": "10", "keep_failed": "20", "regions": "eu, us", "region_failover": "5m",
+    "limit": "4", "on_key_failure": "stop", "max_losses": "1",
+    "keep_succeeded": "10", "keep_failed": "20", "regions": "eu, us", "region_failover": "5m",
     "failover_regions": "us, asia", "under_pressure": "run", "isolation": "process", "dependencies": "upstream",
     "on_dependency_failure": "run", "start_at": "2027-01-01T00:00:00Z", "end_at": "2028-01-01T00:00:00Z",
 }  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 
 import msgspec
 
-from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, Origin, UnderPressure
+from mainspring.core.model import AttemptOutcome, FiringKind, FiringOutcome, OnKeyFailure, Origin, UnderPressure
 from mainspring.core.runs.why import CauseKind
 from mainspring.core.states import State
 
@@ -20,12 +20,6 @@ class Page(msgspec.Struct, Generic[T], frozen=True):
 
     items: list[T]
     next: str | None
-
-
-class Trigger(msgspec.Struct, frozen=True):
-    """When a job is due."""
-
-    kind: Literal["cron", "every", "at", "after", "manual"]
 
 
 class Job(msgspec.Struct, kw_only=True, frozen=True):
@@ -56,6 +50,9 @@ class Job(msgspec.Struct, kw_only=True, frozen=True):
     soft_timeout: str | None
     total_timeout: str | None
     retries: int
+    retry: dict[str, Any]
+    max_losses: int
+    on_key_failure: OnKeyFailure
     isolation: str | None
     under_pressure: UnderPressure
     region_failover: str | None

@@ -560,6 +560,9 @@ export interface Job {
   soft_timeout: string | null;
   total_timeout: string | null;
   retries: number;
+  retry: Record<string, any>;
+  max_losses: number;
+  on_key_failure: "continue" | "stop";
   isolation: string | null;
   under_pressure: "run" | "wait";
   region_failover: string | null;
@@ -750,6 +753,9 @@ export interface JobStory {
   soft_timeout: string | null;
   total_timeout: string | null;
   retries: number;
+  retry: Record<string, any>;
+  max_losses: number;
+  on_key_failure: "continue" | "stop";
   isolation: string | null;
   under_pressure: "run" | "wait";
   region_failover: string | null;
@@ -864,6 +870,9 @@ export interface ListedJob {
   soft_timeout: string | null;
   total_timeout: string | null;
   retries: number;
+  retry: Record<string, any>;
+  max_losses: number;
+  on_key_failure: "continue" | "stop";
   isolation: string | null;
   under_pressure: "run" | "wait";
   region_failover: string | null;
@@ -1015,6 +1024,9 @@ export interface NewJob {
   soft_timeout: string | null;
   total_timeout: string | null;
   retries: number;
+  retry: Record<string, any>;
+  max_losses: number;
+  on_key_failure: "continue" | "stop";
   isolation: string | null;
   under_pressure: "run" | "wait";
   region_failover: string | null;

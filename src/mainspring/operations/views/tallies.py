@@ -192,8 +192,8 @@ class Tallied:
 
 
 async def _counted_until(store: Store) -> datetime | None:
-    """Until when what the answer is made of is counted; None if all is. Asked before the rest: whoever reads the answer
-    asks again only if this says so."""
+    """Until when events are counted; None if all are. Asked before the counts: a page asks again only if this says so,
+    and would miss what is counted in between."""
     return moment_or_none(await store.uncounted_since())
 
 

@@ -10,7 +10,7 @@ import { write } from "../parts/json.js";
 const RARE = {
   soft_timeout: "", total_timeout: "", start_deadline: "", grace: "10s", catch_up_window: "1d", catch_up_limit: "100", jitter: "0s", start_at: "", end_at: "", max_firings: "",
   completions: "1", parallelism: "", key: "", limit: "", keep_succeeded: "", keep_failed: "", dependencies: "", on_dependency_failure: "skip", regions: "default", region_failover: "",
-  failover_regions: "", under_pressure: "wait", isolation: "",
+  failover_regions: "", under_pressure: "wait", isolation: "", max_losses: "3", on_key_failure: "continue",
 };
 /** The two that stand beside the timeout. @type {Option[]} */
 export const TIMEOUTS = [{ name: "soft_timeout", label: "Warn after (soft)", hint: "8m" }, { name: "total_timeout", label: "End with all attempts after (total)", hint: "1h" }];
@@ -23,6 +23,7 @@ export const MORE = [
   { name: "completions", label: "Runs of each firing", digits: true }, { name: "parallelism", label: "Of these at once", digits: true },
   { name: "key", label: "Key, for one after the other", hint: "customer-7" }, { name: "limit", label: "Runs of the task at once", digits: true },
   { name: "dependencies", label: "Waits for jobs, with commas", hint: "extract", many: "dependency" }, { name: "on_dependency_failure", label: "If one of these failed", words: ["skip", "fail", "run"] },
+  { name: "on_key_failure", label: "If one of its key failed", words: ["continue", "stop"] }, { name: "max_losses", label: "Workers it may lose", digits: true },
   { name: "keep_succeeded", label: "Succeeded runs to keep", digits: true }, { name: "keep_failed", label: "Failed runs to keep", digits: true },
   { name: "regions", label: "Regions, with commas", many: "region" }, { name: "region_failover", label: "Move to another region after", hint: "5m" },
   { name: "failover_regions", label: "Where it may move, with commas", hint: "us, asia", many: "failover-region" }, { name: "under_pressure", label: "Under heavy load", words: ["wait", "run"] },
