@@ -119,7 +119,8 @@ async def test_a_worker_that_is_killed_leaves_no_process_and_its_run_is_done_aga
     async with up(tmp_path):
         await until(lambda: has_ended(app, run.id))
     ended = await stored_run(app, run.id)
-    assert (ended.state, ended.losses) == ("succeeded", 1)
+    assert ended.state == "succeeded"
+    assert ended.losses >= 1  # On a loaded machine the next worker may lose its claim, too.
     assert int(ended.result or "0") > 1
     await until(lambda: not [pid for pid in pids_in(file) if is_alive(pid)])
 
