@@ -9,7 +9,7 @@ from typing import Any
 
 import hypothesis
 import pytest
-from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]  # It ships no types.
+from xdist.scheduler import LoadScopeScheduling
 
 zoneinfo.reset_tzpath(())
 # No test asserts how long it takes: a loaded machine is no failure.
@@ -31,22 +31,22 @@ BROWSERS = {
 """Groups of the tests in a browser, by their file; all others are one group. Each has a browser and a server."""
 
 
-class Groups(LoadScopeScheduling):  # type: ignore[misc]  # Its base has no types.
+def group_of(nodeid: str) -> str:
     """Which tests follow each other, where several processes share them: those of a file; those that share a browser
     and its server, in three groups of about equal length; and those that start whole clusters, in three as well. More
     clusters at once would measure the machine."""
-
-    def _split_scope(self, nodeid: str) -> str:
-        path = nodeid.partition("::")[0]
-        if path.startswith("tests/browser/"):
-            return BROWSERS.get(path.removeprefix("tests/browser/test_").removesuffix(".py"), "browser")
-        if not path.startswith("tests/acceptance/"):
-            return path
-        return CLUSTERS.get(path.removeprefix("tests/acceptance/test_").partition("_")[0], "clusters")
+    path = nodeid.partition("::")[0]
+    if path.startswith("tests/browser/"):
+        return BROWSERS.get(path.removeprefix("tests/browser/test_").removesuffix(".py"), "browser")
+    if not path.startswith("tests/acceptance/"):
+        return path
+    return CLUSTERS.get(path.removeprefix("tests/acceptance/test_").partition("_")[0], "clusters")
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Groups:
-    return Groups(config, log)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    scheduler = LoadScopeScheduling(config, log)
+    scheduler._split_scope = group_of
+    return scheduler
 
 
 @pytest.hookimpl(wrapper=True)

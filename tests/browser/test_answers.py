@@ -256,10 +256,11 @@ def test_a_failure_among_hundreds_is_seen_beside_what_runs_and_what_is_planned(
       for (const tone of ['succeeded', 'failed', 'running', 'neutral']) {
         const hex = getComputedStyle(document.documentElement).getPropertyValue(`--${tone}`).trim();
         const [red, green, blue] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
-        for (let n = 0; n < data.length; n += 4) if (data[n] === red && data[n + 1] === green && data[n + 2] === blue) found[tone] = (found[tone] ?? 0) + 1;
+        for (let n = 0; n < data.length; n += 4)
+          if (data[n] === red && data[n + 1] === green && data[n + 2] === blue) found[tone] = (found[tone] ?? 0) + 1;
       }
       return found;
-    }"""  # noqa: E501 It is a program of another language.
+    }"""
     until(lambda: set(page.evaluate(seen)) >= {"succeeded", "failed", "running", "neutral"})
     stage.ask("POST", f"/v1/runs/{held}/cancel", json={})
 

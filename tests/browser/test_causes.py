@@ -90,9 +90,12 @@ def test_every_state_and_outcome_has_a_glyph_a_word_and_a_colour(open_page: Open
     page = open_page("/settings")
     looks = page.evaluate(
         """async (states) => {
-          const { lookOf } = await import(document.querySelector('script[type=module]').src.replace('main.js', 'draw/text.js'));
-          return states.map((state) => ({ state, ...lookOf(state), colour: getComputedStyle(document.documentElement).getPropertyValue(`--${lookOf(state).tone}`) }));
-        }""",  # noqa: E501 It is a program of another language.
+          const main = document.querySelector('script[type=module]').src;
+          const { lookOf } = await import(main.replace('main.js', 'draw/text.js'));
+          const style = getComputedStyle(document.documentElement);
+          const colourOf = (state) => style.getPropertyValue(`--${lookOf(state).tone}`);
+          return states.map((state) => ({ state, ...lookOf(state), colour: colourOf(state) }));
+        }""",
         sorted(known),
     )
     assert [each["state"] for each in looks if each["glyph"] == "?" or not each["colour"]] == []

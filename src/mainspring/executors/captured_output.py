@@ -90,13 +90,14 @@ class RunStream(io.TextIOBase):
         """The binary stream below, which bypasses the log of the run."""
         return self._inner.buffer
 
+    # Of these two typeshed says that they can be assigned. In CPython the base class has getters without setters.
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # typeshed has an attribute; here `reconfigure` may change it.
+    def encoding(self) -> str:  # type: ignore[override]  # The base has a getter, too.
         """The encoding of the stream."""
         return self._inner.encoding
 
     @property
-    def errors(self) -> str | None:  # type: ignore[override]  # typeshed has an attribute; here `reconfigure` may change it.
+    def errors(self) -> str | None:  # type: ignore[override]  # The base has a getter, too.
         """What happens to characters that the encoding lacks."""
         return self._inner.errors
 
