@@ -8,7 +8,7 @@ import pytest
 from histories import History, instant
 
 from mainspring.core.instants import MINUTE, SECOND
-from mainspring.core.model import Gate, TaskNotice
+from mainspring.core.model import Gate, RunOptions, TaskNotice
 from mainspring.core.schedules.triggers import EveryTrigger
 
 KEY: dict[str, Any] = {"key": "k", "lines": (Gate("key:k", 1),)}
@@ -230,6 +230,20 @@ class TestKeyOrder:
         history = History().submit("b", **KEY, outcome="unknown").at(1).submit("a", **KEY).at(2).submit("b", **KEY)
 
         assert history.at(3).claim("b").at(4).report("b").at(5).claim("a").broken() == []
+
+    def test_a_failure_that_stops_the_key_ends_those_that_wait(self) -> None:
+        history = History().submit("a", **KEY).at(1).submit("b", **KEY).at(2).claim("a").at(4).report("a", 1, "failed")
+        history.at(5).claim("b").at(6).report("b").ended("b", "succeeded", "succeeded", key="k")
+        history.ended("a", "failed", "failed", key="k", options=RunOptions(on_key_failure="stop"))
+
+        assert history.found(22).message == "run b of key k began though run a failed and stops the key"
+
+    def test_one_that_comes_later_begins(self) -> None:
+        history = History().submit("a", **KEY).at(2).claim("a").at(3).submit("c", **KEY)
+        history.at(4).report("a", 1, "failed").at(7).claim("c")
+        history.ended("a", "failed", "failed", key="k", options=RunOptions(on_key_failure="stop"))
+
+        assert 22 not in history.broken()
 
     def test_keys_of_different_namespaces_have_nothing_in_common(self) -> None:
         history = History().submit("a", **KEY).submit("b", **KEY, namespace="other")

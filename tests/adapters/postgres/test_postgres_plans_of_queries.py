@@ -298,7 +298,7 @@ def scans_of(table: str, plan: dict[str, Any]) -> list[tuple[str, str]]:
 
 SMALL = {"workers"}
 """Tables that never have many rows."""
-FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished", "ended_upstreams_pkey"}
+FEW_ROWS = {"runs_cancelling", "runs_held", "outbox_unpublished", "ended_upstreams_pkey", "stopped_lines_pkey"}
 """Indexes with little in them: runs that run, or that are asked to end right now; events that have no position; runs
 that have ended, whose dependants recovery is about to judge."""
 

@@ -112,6 +112,14 @@ async def finish(store: Store, run: NewRun, report: Callable[[Claim], Report] = 
     assert await store.report([report(ended)]) == ["accepted"]
 
 
+async def recover_the_rest(store: Store) -> None:
+    """Recover until nothing is left that an end has postponed. Each pass does some."""
+    for _ in range(50):
+        if not (await store.recover(1_000 * DAY, MANY)).postponed:
+            return
+    raise AssertionError("recovery never ends")
+
+
 async def finish_all(store: Store, clock: ManualClock, patience: int = MANY) -> None:
     """Work until nothing is left to do, with a reaper beside it, letting time pass where only that helps."""
     idle = 0

@@ -16,8 +16,9 @@ from mainspring.core.states import FAILED, FINAL, SKIPPED, SUCCEEDED, State
 from mainspring.errors import InvalidInput
 
 JUDGED_AT_ONCE: Final = 1_000
-"""How many dependencies one transaction judges. What ended is recorded with it; recovery judges the rest, in as many
-transactions as that takes: nobody else waits for a long chain or a wide fan-out to end."""
+"""How many dependencies one transaction judges, and how many runs that wait in lines it ends. What ended is recorded
+with it; recovery judges and ends the rest, in as many transactions as that takes: nobody else waits for a long chain, a
+wide fan-out or a long line to end."""
 GENERATION_COST: Final = 10
 """For how many dependencies the statements of one generation of dependants count. A chain has many generations."""
 

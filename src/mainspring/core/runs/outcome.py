@@ -175,8 +175,13 @@ def after_expiry(run: ClaimedRun, now: Instant) -> tuple[Next, Report]:
 def stops_line(run_id: str, state: State, options: str, line: str) -> Next | None:
     """How the runs behind this one in a line end with it: by choice, if it failed and the line is that of a key."""
     if state == FAILED and line.startswith("key:") and _options.decode(options).on_key_failure == "stop":
-        return Next(SKIPPED, f"run {run_id} before it in line {line} failed")
+        return stopped_by(run_id, line)
     return None
+
+
+def stopped_by(run_id: str, line: str) -> Next:
+    """How a run ends with one that failed before it in a line."""
+    return Next(SKIPPED, f"run {run_id} before it in line {line} failed")
 
 
 def after_failure(

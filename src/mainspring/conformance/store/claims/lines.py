@@ -14,6 +14,7 @@ from mainspring.conformance.store.samples import (
     finish_all,
     in_line,
     options,
+    recover_the_rest,
     seen,
     states,
     submit,
@@ -24,6 +25,7 @@ from mainspring.conformance.store.samples import (
 )
 from mainspring.core.instants import HOUR, MINUTE
 from mainspring.core.model import Claim, NewRun, Report
+from mainspring.core.runs.dependency import JUDGED_AT_ONCE
 from mainspring.store import Store
 from mainspring.testing.clock import ManualClock
 
@@ -115,6 +117,26 @@ class LineSuite:
         assert await states(store, dependant, other) == ["skipped", "pending"]
         for run in (second, third):
             assert head.id in (await seen(store, run)).reason
+
+    async def test_a_long_line_that_stops_ends_some_at_a_time_and_none_of_it_begins(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        stop = options(on_key_failure="stop")
+        head, *waiting = (in_line(clock, "key:v1", options=stop) for _ in range(2 * JUDGED_AT_ONCE + 10))
+        dependant, other = a_run(clock, after=(waiting[-1].id,)), in_line(clock, "key:v2", options=stop)
+        await store.submit([head, *waiting, dependant])
+        await finish(store, head, failure)
+        await submit(store, other)
+        assert await states(store, waiting[0], waiting[-1], other) == ["skipped", "blocked", "pending"]
+        later = in_line(clock, "key:v1")
+        await submit(store, later)
+        await store.request_cancel("default", waiting[-2].id, "not needed")
+        assert [claim.run_id for claim in await take(store)] == [other.id], "one that was to end with the head began"
+        await recover_the_rest(store)
+        assert await states(store, waiting[-1], waiting[-2], dependant) == ["skipped", "cancelled", "skipped"]
+        assert await states(store, later) == ["pending"]
+        assert (await store.count_runs("default")).get("blocked", 0) == 0
+        assert head.id in (await seen(store, waiting[-1])).reason
 
     async def test_a_line_that_stops_at_a_failure_goes_on_after_a_success(
         self, store: Store, clock: ManualClock

@@ -14,6 +14,7 @@ from mainspring.conformance.store.samples import (
     new_id,
     number_all,
     options,
+    recover_the_rest,
     seen,
     states,
     submit,
@@ -142,7 +143,7 @@ class DependencySuite:
         await finish(store, chain[0], failure)
         assert (await seen(store, chain[1])).state == "skipped"
         assert (await store.count_runs("default"))["blocked"] > 0, "all in one transaction: others would wait for it"
-        await self.judge_the_rest(store)
+        await recover_the_rest(store)
         assert (await seen(store, chain[-1])).state == "skipped"
         assert (await store.count_runs("default")).get("blocked", 0) == 0
 
@@ -158,18 +159,11 @@ class DependencySuite:
         await store.request_cancel("default", gone.id, "not needed")
         late = a_run(clock, after=(upstream.id,))
         await submit(store, late)
-        await self.judge_the_rest(store)
+        await recover_the_rest(store)
         assert await states(store, both, gone, late) == ["blocked", "cancelled", "pending"]
         assert (await store.count_runs("default"))["blocked"] == 1
         await finish(store, other)
         assert await states(store, both) == ["pending"]
-
-    async def judge_the_rest(self, store: Store) -> None:
-        """Recover until no dependants are left to judge. Each pass judges some."""
-        for _ in range(50):
-            if not (await store.recover(HOUR, 100)).postponed:
-                return
-        raise AssertionError("recovery never ends")
 
     async def test_a_cancelled_upstream_counts_as_not_succeeded(self, store: Store, clock: ManualClock) -> None:
         upstream = a_run(clock)

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from mainspring.core.model import Gate, NewRun
-from mainspring.core.runs.outcome import Next, stops_line
+from mainspring.core.runs.outcome import Next, stopped_by, stops_line
 from mainspring.core.states import State
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.sql import load_queries
@@ -68,19 +69,57 @@ class Places:
         return True
 
 
-async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]]) -> list[tuple[str, Next]]:
+async def leave_lines(tx: Transaction, ended: Sequence[tuple[str, State, str]], room: int) -> list[tuple[str, Next]]:
     """Free the slots of runs (id, state, options) that have ended, and admit the next ones; returns those that end
-    because of it."""
+    because of it, as many as there is room for. If more wait, a run keeps its place until recovery has ended them: none
+    may begin."""
     runs = {run_id: (state, options) for run_id, state, options in ended}
     await lock_lines_of(tx, list(runs))
     rows = await tx.fetch(_Q["leave_lines"], list(runs))
     stopped: list[tuple[str, Next]] = []
-    for run_id, namespace, name in rows:
+    for run_id, namespace, name, seq in rows:
         state, options = runs[run_id]
         if verdict := stops_line(run_id, state, options, name):
-            stopped += [(row[0], verdict) for row in await tx.fetch(_Q["waiting_in_line"], namespace, name)]
-    await _grant(tx, sorted({(namespace, name) for _, namespace, name in rows}))
+            until = await tx.fetchval(_Q["last_in_line"], namespace, name)
+            left = room - len(stopped)
+            waiting = await tx.fetch(_Q["waiting_in_line"], namespace, name, until, left + 1)
+            stopped += [(row[0], verdict) for row in waiting[:left]]
+            if len(waiting) > left:
+                await tx.run(_Q["keep_place"], namespace, name, seq, run_id)
+                await tx.run(_Q["stop_line"], run_id, namespace, name, until)
+    await _grant(tx, sorted({(namespace, name) for _, namespace, name, _ in rows}))
     return stopped
+
+
+class StoppedLine(NamedTuple):
+    """A line in which runs wait that end with one that failed."""
+
+    run_id: str
+    namespace: str
+    name: str
+    until_seq: int
+
+    @classmethod
+    async def find(cls, tx: Transaction) -> StoppedLine | None:
+        """One that no other transaction takes on, locked; None if there is none."""
+        row = await tx.fetchrow(_Q["stopped_line"])
+        if row is None:
+            return None
+        stop = cls(*row)
+        await lock_lines(tx, [(stop.namespace, stop.name)])
+        return stop
+
+    async def waiting(self, tx: Transaction, limit: int) -> dict[str, Next]:
+        """Those that still wait, up to a number, and how they end."""
+        rows = await tx.fetch(_Q["waiting_in_line"], self.namespace, self.name, self.until_seq, limit)
+        return {row[0]: stopped_by(self.run_id, self.name) for row in rows}
+
+    async def leave(self, tx: Transaction) -> None:
+        """None waits any more: free the place that the failed run kept, and admit those that came later."""
+        await tx.run(_Q["forget_stop"], self.run_id, self.name)
+        await tx.run(_Q["leave_line"], self.run_id, self.name)
+        await _grant(tx, [(self.namespace, self.name)])
+        tx.changed = True
 
 
 async def _grant(tx: Transaction, lines: Sequence[Line]) -> None:

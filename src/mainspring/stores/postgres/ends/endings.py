@@ -17,7 +17,7 @@ from mainspring.core.runs.outcome import Ended, Next, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.postgres.claims.gates import leave_gates
-from mainspring.stores.postgres.claims.lines import leave_lines, lock_lines_of
+from mainspring.stores.postgres.claims.lines import StoppedLine, leave_lines, lock_lines_of
 from mainspring.stores.postgres.ends.aftermath import end_firings
 from mainspring.stores.postgres.server.database import Record, Transaction
 from mainspring.stores.sql import load_queries
@@ -85,9 +85,18 @@ async def move_to_history(tx: Transaction, rows: Sequence[EndedRow]) -> None:
 
 
 async def follow_postponed(tx: Transaction) -> bool:
-    """Judge dependants that earlier transactions have left; returns whether some are left again."""
+    """Judge dependants, and end what waits in a line that a failure stops, where earlier transactions have left some;
+    returns whether some may be left again."""
     upstreams = {row[0]: row[1] for row in await tx.fetch(_Q["take_ended_upstreams"], JUDGED_AT_ONCE)}
-    return await follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+    stop = await StoppedLine.find(tx)
+    if stop is None:
+        return await follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+    waiting = await stop.waiting(tx, JUDGED_AT_ONCE)
+    await lock_lines_of(tx, list(waiting))
+    await follow(tx, await _move(tx, waiting), upstreams)
+    if len(waiting) < JUDGED_AT_ONCE:
+        await stop.leave(tx)
+    return True
 
 
 async def follow(
@@ -102,7 +111,8 @@ async def follow(
         fired += [run for run in wave if run.job_id is not None and run.fire_at is not None]
         verdicts: dict[str, Next] = {}
         if in_lines := [(run.id, run.state, run.options) for run in wave if run.lines]:
-            verdicts.update(await leave_lines(tx, in_lines))
+            verdicts.update(await leave_lines(tx, in_lines, max(room, 0)))
+            room -= len(verdicts)
         awaited.update({run.id: run.state for run in wave if run.dependants})
         if awaited and room > 0:
             ends, judged = await _judge_dependants(tx, awaited, room)

@@ -23,7 +23,7 @@ from mainspring.core.runs.dependency import (
     judge_dependants,
     judge_edges,
 )
-from mainspring.core.runs.outcome import Ended, Next, stops_line, unattempted
+from mainspring.core.runs.outcome import Ended, Next, stopped_by, stops_line, unattempted
 from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
@@ -104,9 +104,22 @@ def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
 
 
 def follow_postponed(tx: Transaction) -> bool:
-    """Judge dependants that earlier transactions have left; returns whether some are left again."""
+    """Judge dependants, and end what waits in a line that a failure stops, where earlier transactions have left some;
+    returns whether some may be left again."""
     upstreams = tx.execute(_Q["take_ended_upstreams"], (JUDGED_AT_ONCE,)).fetchall()
-    return follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+    stop = tx.execute(_Q["stopped_line"]).fetchone()
+    if stop is None:
+        return follow(tx, [], upstreams) or len(upstreams) == JUDGED_AT_ONCE
+    run_id, namespace, name, until = stop
+    waiting = tx.execute(_Q["waiting_in_line"], (namespace, name, until, JUDGED_AT_ONCE)).fetchall()
+    verdict = stopped_by(run_id, name)
+    follow(tx, _move(tx, [(row[0], verdict) for row in waiting]), upstreams)
+    if len(waiting) < JUDGED_AT_ONCE:
+        tx.execute(_Q["forget_stop"], (run_id, name))
+        tx.execute(_Q["leave_line"], (run_id, name))
+        grant_line(tx, namespace, name)
+        tx.changed = True
+    return True
 
 
 def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[str, State]] = ()) -> bool:
@@ -133,7 +146,9 @@ def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[st
         if run.gates:
             leave_gates(tx, run.namespace, run.gates, held=run.ran)
         if run.lines:
-            work += _move(tx, _leave_lines(tx, run))
+            stopped = _leave_lines(tx, run, max(room, 0))
+            room -= len(stopped)
+            work += _move(tx, stopped)
         if run.dependants:
             awaited.append((run.id, run.state))
         tx.changed = True
@@ -153,12 +168,20 @@ def leave_gates(tx: Transaction, namespace: str, gates: Sequence[str], *, held: 
         tx.execute(_Q["promote_at_gate"], (namespace, name))
 
 
-def _leave_lines(tx: Transaction, run: Ended) -> list[tuple[str, Next]]:
+def _leave_lines(tx: Transaction, run: Ended, room: int) -> list[tuple[str, Next]]:
+    """Free the run's slots in lines, and admit the next ones; returns those that end because of it, as many as there is
+    room for. If more wait, the run keeps its place until recovery has ended them: none may begin."""
     stopped: list[tuple[str, Next]] = []
     places = tx.execute(_Q["leave_lines"], (run.id,)).fetchall()
-    for namespace, name in places:
+    for namespace, name, seq in places:
         if verdict := stops_line(run.id, run.state, run.options, name):
-            stopped += [(row[0], verdict) for row in tx.execute(_Q["waiting_in_line"], (namespace, name))]
+            until = tx.execute(_Q["last_in_line"], (namespace, name)).fetchone()[0]
+            left = room - len(stopped)
+            waiting = tx.execute(_Q["waiting_in_line"], (namespace, name, until, left + 1)).fetchall()
+            stopped += [(row[0], verdict) for row in waiting[:left]]
+            if len(waiting) > left:
+                tx.execute(_Q["keep_place"], (namespace, name, seq, run.id))
+                tx.execute(_Q["stop_line"], (run.id, namespace, name, until))
         grant_line(tx, namespace, name)
     return stopped
 

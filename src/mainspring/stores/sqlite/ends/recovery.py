@@ -106,6 +106,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
         or tx.execute(_Q["waiting_gates"]).fetchone()
         or tx.execute(_Q["stranded"], (tx.now, 0, "", 1)).fetchone()
         or tx.execute("SELECT 1 FROM ended_upstreams LIMIT 1").fetchone()
+        or tx.execute("SELECT 1 FROM stopped_lines LIMIT 1").fetchone()
     )
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import NamedTuple
 
+from mainspring.core.states import FAILED
 from mainspring.testing.checking.stories.origins import accepted_by
 from mainspring.testing.checking.stories.reading import earliest
 from mainspring.testing.checking.stories.runs import RunStory, Turn
@@ -26,7 +27,7 @@ class _Stay(NamedTuple):
 
 def runs_of_one_key_go_in_order(stories: Stories) -> Iterator[Finding]:
     """(22) Of the runs with the same key one is at work, or waits for its retry, at a time; and they go in the order in
-    which they were accepted.
+    which they were accepted. None of those that waited begins after one failed that stops its key.
 
     Not seen: the order of runs that were accepted at times that are not known exactly, by several requests, or by hand.
     """
@@ -36,7 +37,10 @@ def runs_of_one_key_go_in_order(stories: Stories) -> Iterator[Finding]:
             by_key[stay.key].append(stay)
     for (_, key), stays in by_key.items():
         yield from _one_at_a_time(key, stays)
-        yield from _out_of_turn(stories, key, stays)
+        accepted = [(record, stay) for stay in stays if (record := _accepted_at(stories, stay.story)) is not None]
+        accepted.sort(key=lambda each: each[0].store)
+        yield from _out_of_turn(key, accepted)
+        yield from _begun_after_a_stop(key, stays, accepted)
 
 
 def _stay(story: RunStory) -> _Stay | None:
@@ -55,10 +59,8 @@ def _one_at_a_time(key: str, stays: list[_Stay]) -> Iterator[Finding]:
         holder = max(holder, stay, key=lambda each: each.last.released)
 
 
-def _out_of_turn(stories: Stories, key: str, stays: list[_Stay]) -> Iterator[Finding]:
+def _out_of_turn(key: str, accepted: list[tuple[Record, _Stay]]) -> Iterator[Finding]:
     """By the times of acceptance: a run whose first claim came before that of one accepted earlier."""
-    accepted = [(record, stay) for stay in stays if (record := _accepted_at(stories, stay.story)) is not None]
-    accepted.sort(key=lambda each: each[0].store)
     before: tuple[Record, _Stay] | None = None
     for _, group in groupby(accepted, key=lambda each: each[0].store):
         same = list(group)
@@ -69,6 +71,21 @@ def _out_of_turn(stories: Stories, key: str, stays: list[_Stay]) -> Iterator[Fin
         latest = max(same, key=lambda each: earliest(each[1].first.claims[0]))
         if before is None or earliest(latest[1].first.claims[0]) > earliest(before[1].first.claims[0]):
             before = latest
+
+
+def _begun_after_a_stop(key: str, stays: list[_Stay], accepted: list[tuple[Record, _Stay]]) -> Iterator[Finding]:
+    """A run that waited when one was claimed that then failed and stopped the key, and that was claimed after all."""
+    for head in stays:
+        run, options = head.story.run, head.story.options
+        if run is None or run.state != FAILED or options is None or options.on_key_failure != "stop":
+            continue
+        claimed = head.first.claims[0].store
+        for record, stay in accepted:
+            if record.store >= claimed:
+                break
+            if stay.first.claims[0].store > claimed:
+                message = f"run {stay.story.id} of key {key} began though run {head.story.id} failed and stops the key"
+                yield _clash(message, head, stay, record)
 
 
 def _accepted_at(stories: Stories, story: RunStory) -> Record | None:

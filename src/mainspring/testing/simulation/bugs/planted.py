@@ -153,6 +153,12 @@ PLANTED: Final = MappingProxyType(
         "a dependant is freed too early": Planted(
             [InQuery("endings", "wait_less", "WHEN waits_for <= ?1", "WHEN 1")], 15, "calm", 1
         ),
+        "a line that a failure stops goes on before all have ended": Planted(
+            [InQuery("endings", "keep_place", "VALUES (?, ?, ?, ?, 1, 1)", "SELECT ?, ?, ?, ?, 1, 1 WHERE 0")],
+            22,
+            "calm",
+            3,
+        ),
         "dependants that are left for later are forgotten": Planted(
             [InCode(f"{_STORE}.ends.recovery:follow_postponed", mistakes.nothing)], 3, "calm", 3
         ),

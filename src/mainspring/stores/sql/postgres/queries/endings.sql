@@ -117,10 +117,28 @@ SELECT count(pg_advisory_xact_lock(key)) FROM (
   ORDER BY key OFFSET 0) AS keys;
 
 -- leave_lines: runs give up their places in all lines
-DELETE FROM mainspring.lines WHERE run_id = ANY ($1::text[]) RETURNING run_id, namespace, name;
+DELETE FROM mainspring.lines WHERE run_id = ANY ($1::text[]) RETURNING run_id, namespace, name, seq;
 
--- waiting_in_line: all that still wait in a line
-SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = $2 AND NOT granted ORDER BY seq;
+-- leave_line: a run gives up its place in one
+DELETE FROM mainspring.lines WHERE run_id = $1 AND name = $2;
+
+-- waiting_in_line: those that still wait in a line, until a place, up to a number
+SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = $2 AND NOT granted AND seq <= $3 ORDER BY seq LIMIT $4;
+
+-- last_in_line: the place of the run that came last
+SELECT max(seq) FROM mainspring.lines WHERE namespace = $1 AND name = $2;
+
+-- keep_place: a run that has ended stays in a line that it stops
+INSERT INTO mainspring.lines (namespace, name, seq, run_id, capacity, granted) VALUES ($1, $2, $3, $4, 1, true);
+
+-- stop_line: not all that wait in a line have ended with a run
+INSERT INTO mainspring.stopped_lines (run_id, namespace, name, until_seq) VALUES ($1, $2, $3, $4);
+
+-- stopped_line: a line that a run stops and that no other transaction takes on
+SELECT run_id, namespace, name, until_seq FROM mainspring.stopped_lines LIMIT 1 FOR UPDATE SKIP LOCKED;
+
+-- forget_stop: all that waited in a line have ended with a run
+DELETE FROM mainspring.stopped_lines WHERE run_id = $1 AND name = $2;
 
 -- grant_lines: admit as many waiting runs to each line as it has free slots, in order, at most 100
 UPDATE mainspring.lines SET granted = true WHERE ctid = ANY (ARRAY(

@@ -11,7 +11,7 @@ SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_u
   OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
   OR EXISTS (SELECT FROM mainspring.workers WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $3)
   OR EXISTS (SELECT FROM mainspring.runs WHERE state = 'pending' AND strpos(options, '"region_failover":') > 0 AND due_at <= $2)
-  OR EXISTS (SELECT FROM mainspring.ended_upstreams)
+  OR EXISTS (SELECT FROM mainspring.ended_upstreams) OR EXISTS (SELECT FROM mainspring.stopped_lines)
   OR EXISTS (SELECT FROM waiting CROSS JOIN LATERAL (
                SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g),
   NOT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until > 0)

@@ -62,7 +62,10 @@ WHERE id = ?2 AND state = 'blocked' AND waits_for > 0
 RETURNING namespace, job_id, job, task, fire_at, NOT EXISTS (SELECT 1 FROM edges WHERE run_id = ?2);
 
 -- leave_lines: a run gives up its places in all lines
-DELETE FROM lines WHERE run_id = ? RETURNING namespace, name;
+DELETE FROM lines WHERE run_id = ? RETURNING namespace, name, seq;
+
+-- leave_line: a run gives up its place in one
+DELETE FROM lines WHERE run_id = ? AND name = ?;
 
 -- next_in_line: the run that has waited longest in a line
 SELECT seq, run_id, capacity FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq LIMIT 1;
@@ -73,8 +76,23 @@ SELECT count(*) FROM (SELECT 1 FROM lines WHERE namespace = ? AND name = ? AND g
 -- grant_line: let one enter
 UPDATE lines SET granted = 1 WHERE namespace = ? AND name = ? AND seq = ?;
 
--- waiting_in_line: all that still wait in a line
-SELECT run_id FROM lines WHERE namespace = ? AND name = ? AND granted = 0 ORDER BY seq;
+-- waiting_in_line: those that still wait in a line, until a place, up to a number
+SELECT run_id FROM lines WHERE namespace = ? AND name = ? AND granted = 0 AND seq <= ? ORDER BY seq LIMIT ?;
+
+-- last_in_line: the place of the run that came last
+SELECT max(seq) FROM lines WHERE namespace = ? AND name = ?;
+
+-- keep_place: a run that has ended stays in a line that it stops
+INSERT INTO lines (namespace, name, seq, run_id, capacity, granted) VALUES (?, ?, ?, ?, 1, 1);
+
+-- stop_line: not all that wait in a line have ended with a run
+INSERT INTO stopped_lines (run_id, namespace, name, until_seq) VALUES (?, ?, ?, ?);
+
+-- stopped_line: a line that a run stops
+SELECT run_id, namespace, name, until_seq FROM stopped_lines LIMIT 1;
+
+-- forget_stop: all that waited in a line have ended with a run
+DELETE FROM stopped_lines WHERE run_id = ? AND name = ?;
 
 -- leave_gate: a run gives up its place at a gate
 UPDATE gates SET used = used - 1 WHERE namespace = ? AND name = ? AND used > 0;
