@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import Servers, create_database, create_shared, drop_database, empty, find_servers, in_database
+from postgres_server import Servers, create_database, create_shared, drop_database, emptying, find_servers, in_database
 from redis_server import Start
 
 from mainspring.stores.postgres.store import PostgresStore
@@ -32,12 +32,18 @@ def servers() -> Iterator[Servers]:
     asyncio.run(drop_database(direct, database))
 
 
+@pytest.fixture(scope="session")
+def empty(servers: Servers) -> Iterator[Callable[[], None]]:
+    """Deletes all rows of the database that the tests of this session share."""
+    with emptying(in_database(servers.direct, servers.database)) as delete:
+        yield delete
+
+
 @pytest.fixture
-async def postgres_url(servers: Servers) -> AsyncIterator[str]:
+def postgres_url(servers: Servers, empty: Callable[[], None]) -> Iterator[str]:
     """The URL of a migrated database without any rows."""
-    url = in_database(servers.direct, servers.database)
-    yield url
-    await empty(url)
+    yield in_database(servers.direct, servers.database)
+    empty()
 
 
 @pytest.fixture

@@ -37,10 +37,10 @@ async def database(postgres_url: str) -> AsyncIterator[Database]:
 
 
 async def cut_all(url: str) -> None:
-    """End every other session of a database, as a restart would."""
+    """End every session of the program in a database, as a restart would."""
     connection = await asyncpg.connect(url)
-    others = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> $1"
-    await connection.execute(others, connection.get_server_pid())
+    ours = "datname = current_database() AND application_name LIKE 'mainspring%'"
+    await connection.execute(f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {ours}")
     await connection.close()
 
 
