@@ -11,7 +11,7 @@ import pytest
 from mainspring.testing.simulation import Report, Result, Scenario, command_of, run_scenario
 from mainspring.testing.simulation.faults import CALLS, PROFILES
 
-SECONDS = float(os.environ.get("MAINSPRING_SIMULATE_SECONDS", "20"))
+SECONDS = float(os.environ.get("MAINSPRING_SIMULATE_SECONDS", "10"))
 FIRST_SEED = 1
 LEAST = 2
 """At least this many seeds of each profile are run, however long that takes."""
