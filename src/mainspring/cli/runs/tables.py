@@ -17,6 +17,8 @@ from mainspring.operations import records
 from mainspring.operations.views.explain import short_id
 
 _LONG = 300
+_LONG_REASON = 60
+"""A reason of the run that is longer is not said again at its attempt."""
 
 
 class Story(NamedTuple):
@@ -143,8 +145,8 @@ def _cut(value: object) -> str:
 
 
 def _attempt_rows(story: Story) -> list[list[Value]]:
-    rows: list[list[Value]] = [_attempt_row(attempt) for attempt in story.attempts]
     run = story.run
+    rows: list[list[Value]] = [_attempt_row(attempt, run) for attempt in story.attempts]
     if run.state == RUNNING and run.started_at is not None:
         took = length(_took(run, story.now) or 0)
         began = clock_time(run.started_at)
@@ -152,12 +154,14 @@ def _attempt_rows(story: Story) -> list[list[Value]]:
     return rows
 
 
-def _attempt_row(attempt: records.Attempt) -> list[Value]:
+def _attempt_row(attempt: records.Attempt, run: records.Run) -> list[Value]:
     began, took = "", ""
     if attempt.started_at is not None:
         ran = instant_of(attempt.finished_at) - instant_of(attempt.started_at)
         began, took = clock_time(attempt.started_at), length(max(ran, 0))
-    return [str(attempt.attempt), began, took, state_cell(attempt.outcome), attempt.worker, attempt.reason]
+    is_above = len(attempt.reason) > _LONG_REASON and attempt.reason == run.reason
+    reason = "see above" if is_above else attempt.reason
+    return [str(attempt.attempt), began, took, state_cell(attempt.outcome), attempt.worker, reason]
 
 
 def _draw_ending(screen: Screen, run: records.Run) -> None:

@@ -111,7 +111,7 @@ def _facts(found: Overview, now: Instant) -> Table:
 
 
 def _attention(causes: Sequence[Attention], now: Instant) -> Table:
-    table = _grid(1)
+    table = _grid(1, wraps=True)
     with_remedies = get_terminal_size().lines >= HIGH
     for cause in causes:
         since = "" if cause.since is None else f" · {relative(cause.since, now)}"
@@ -147,12 +147,12 @@ def _titled(title: str, table: Table, hidden: int) -> Iterable[RenderableType]:
     return [_text(f"\n{title}", "bold"), *content, *more]
 
 
-def _grid(first_width: int = 10) -> Table:
+def _grid(first_width: int = 10, *, wraps: bool = False) -> Table:
     from rich.table import Table
 
     table = Table.grid(padding=(0, 2))
     table.add_column(min_width=first_width, no_wrap=True)
-    table.add_column(overflow="ellipsis", no_wrap=True)
+    table.add_column(overflow="fold" if wraps else "ellipsis", no_wrap=not wraps)
     return table
 
 
