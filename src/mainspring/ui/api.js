@@ -6,10 +6,14 @@ import { base, place } from "./router.js";
 export const skew = signal(0);
 const EXACT_MS = 2_000;
 
-/** @param {Response} response */
-function learnClock(response) {
-  const difference = Date.parse(response.headers.get("date") ?? "") - Date.now();
-  if (Math.abs(difference - skew.value) > EXACT_MS) skew.value = Math.abs(difference) > EXACT_MS ? difference : 0;
+/** The header says when the server answered, to the second: after the question was sent, and before the answer arrived. A slow answer is no
+ * sign that the clocks differ.
+ * @param {Response} response @param {number} sent */
+function learnClock(response, sent) {
+  const answered = Date.parse(response.headers.get("date") ?? "");
+  const [least, most] = [answered - Date.now(), answered + 1000 - sent];
+  const isPossible = (/** @type {number} */ value) => value > least - EXACT_MS && value < most + EXACT_MS;
+  if (!Number.isNaN(answered) && !isPossible(skew.value)) skew.value = isPossible(0) ? 0 : (least + most) / 2;
 }
 
 /** A refusal: what the server says, and what to do about it. */
@@ -72,9 +76,16 @@ export function address(path, query = {}) {
   return `${base}${path}${text ? `?${text}` : ""}`;
 }
 
+/** @param {string} url @param {RequestInit} init */
+async function asked(url, init) {
+  const sent = Date.now();
+  const response = await fetch(url, init);
+  learnClock(response, sent);
+  return response;
+}
+
 /** @param {Response} response */
 async function read(response) {
-  learnClock(response);
   const text = await response.text();
   const body = text && /json/.test(response.headers.get("content-type") ?? "") ? parse(text) : text;
   if (response.ok) return body;
@@ -84,14 +95,14 @@ async function read(response) {
 
 /** @param {string} path @param {Record<string, any>} [query] @param {AbortSignal} [signal] */
 export async function get(path, query, signal) {
-  return read(await fetch(address(path, query), { headers: headers(), signal }));
+  return read(await asked(address(path, query), { headers: headers(), signal }));
 }
 
 /** @param {string} method @param {string} path @param {unknown} [body] @param {Record<string, string>} [more] */
 export async function send(method, path, body, more) {
   const json = body === undefined ? undefined : JSON.stringify(body);
   const sent = headers({ ...(json === undefined ? {} : { "Content-Type": "application/json" }), ...more });
-  return read(await fetch(base + path, { method, headers: sent, body: json }));
+  return read(await asked(base + path, { method, headers: sent, body: json }));
 }
 
 /** Server-sent events of a stream, until it ends or is aborted.
