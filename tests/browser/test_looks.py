@@ -32,3 +32,19 @@ def test_a_slow_answer_does_not_move_the_clock(open_page: OpenPage, stage: Stage
     assert skew == 0
     page.unroute_all(behavior="wait")
     stage.ask("POST", f"/v1/runs/{run}/cancel", json={})
+
+
+def test_a_page_that_could_not_be_loaded_is_loaded_later(open_page: OpenPage) -> None:
+    page = open_page("/settings", expects_faults=True)
+    expect(page.get_by_role("heading", name="Settings", exact=True)).to_be_visible()
+    page.route("**/pages/workers.js", lambda route: route.abort())
+    page.get_by_role("link", name="Workers").click()
+    expect(page.get_by_role("alert")).to_contain_text("There is no connection to it.")
+    page.get_by_role("link", name="Queues").click()
+    expect(page.get_by_role("heading", name="Queues")).to_be_visible()
+    expect(page.get_by_role("alert")).to_have_count(0)
+    page.get_by_role("link", name="Workers").click()
+    expect(page.get_by_role("alert")).to_be_visible()
+    page.unroute_all(behavior="wait")
+    page.get_by_role("button", name="Try again").click()
+    expect(page.get_by_role("table", name="workers")).to_be_visible()

@@ -92,7 +92,7 @@ function Banners() {
   const texts = [];
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
-  if (now && now.degradation !== "normal") texts.push([`The server sheds load: ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
+  if (now && now.degradation !== "normal") texts.push([`The server sheds load: level ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
   for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster"]);
   if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster"]);
   const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;
@@ -124,18 +124,24 @@ function App() {
   const [page, setPage] = useState({ key: "", view: /** @type {any} */ (null) });
   const key = found?.load.toString() ?? "";
   const [error, setError] = useState(/** @type {Error | null} */ (null));
+  const [tries, setTries] = useState(0);
   useEffect(() => {
     let current = true;
-    found?.load().then((module) => current && setPage({ key, view: module.default }), setError);
+    setError(null);
+    found?.load().then((module) => current && setPage({ key, view: module.default }), (problem) => current && setError(problem));
     return () => void (current = false);
-  }, [key]);
+  }, [key, tries]);
+  const isAway = mark.value.state === "away";
+  useEffect(() => {
+    if (error && !isAway) setTries((n) => n + 1);  // The server is back, and the page can be loaded.
+  }, [isAway]);
   if (!me.value) return signedOut.value ? html`<main><${Login} /></main>` : null;
   const Page = page.key === key ? page.view : null;  // Never the page before with an argument that is not its own.
   return html`<${Header} current=${found?.name ?? ""} />
     <${Banners} />
     <p class="hidden-text" role="status">${failedSince.value}</p>
     <main>
-      ${error && html`<${Trouble} error=${error} />`}
+      ${error && html`<${Head} title=${found?.name ?? ""} /><${Trouble} error=${error} retry=${() => setTries((n) => n + 1)} />`}
       ${found === null ? html`<${Head} title="Not there" /><p>This page does not exist. <a href=${to("/")}>Overview</a> · <button class="plain" onClick=${openPalette}>Search</button></p>` : Page && html`<${Page} key=${`${place.value.path} ${namespace.value}`} argument=${found.argument} />`}
     </main>
     ${signedOut.value && html`<${Login} over=${true} />`}`;

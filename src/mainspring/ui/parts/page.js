@@ -2,6 +2,7 @@
 import { Problem } from "../api.js";
 import { lookOf } from "../draw/text.js";
 import { html, useEffect, useState } from "../html.js";
+import { When } from "./when.js";
 
 /** @param {{ title: any, children?: any, actions?: any }} given */
 export function Head({ title, children, actions }) {
@@ -11,19 +12,27 @@ export function Head({ title, children, actions }) {
   return html`<div class="page-head"><h1>${title}</h1>${children}${actions && html`<div class="actions">${actions}</div>`}</div>`;
 }
 
-/** A sentence of the server, whose commands stand in backticks.
- * @param {{ text: string }} given */
-export function Sentence({ text }) {
-  return text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : part));
+/** An instant in a sentence, and how far it was from the time of the answer. */
+const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?: \((?:in )?[\d.a-z]+(?: ago)?\))?/;
+
+/** A sentence of the server, whose commands stand in backticks. Its instants are shown in the zone of all others.
+ * @param {{ text: string, zone?: string, job?: boolean }} given */
+export function Sentence({ text, zone, job }) {
+  const timed = (/** @type {string} */ part) => part.split(INSTANT).map((each, n) => (n % 2 ? html`<${When} at=${each} zone=${zone} job=${job} />` : each));
+  return text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : timed(part)));
 }
+
+/** What browsers say when a request reaches no server; each has words of its own. */
+const UNREACHABLE = /fetch|load|network/i;
 
 /** @param {{ error: Error, retry?: () => void }} given */
 export function Trouble({ error, retry }) {
   const problem = error instanceof Problem ? error : null;
   const title = problem?.title || (problem ? "Refused" : "The server does not answer");
+  const text = error instanceof TypeError && UNREACHABLE.test(error.message) ? "There is no connection to it. This page goes on as soon as there is." : error.message;
   return html`<div class="problem" role="alert">
     <strong>${title}</strong>
-    <span><${Sentence} text=${error.message} /></span>
+    <span><${Sentence} text=${text} /></span>
     ${problem?.remedy && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
     ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
     ${retry && html`<button onClick=${retry}>Try again</button>`}
