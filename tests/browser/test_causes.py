@@ -56,7 +56,7 @@ def check_page(page: Page, stage: Stage, kind: str, run: str) -> None:
     rows = page.locator(".why li")
     expect(rows).to_have_count(len(causes))
     for cause, row in zip(causes, rows.all(), strict=True):
-        expect(row).to_contain_text(re.split(r"`| since | \(in ", cause["text"])[0])  # Times pass.
+        expect(row).to_contain_text(re.split(r"`| since | \(in |\d{4}-", cause["text"])[0])  # Times pass.
         for name, path in LINKS.items():
             if name in cause:
                 address = path.format(cause[name])

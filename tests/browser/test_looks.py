@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import time
 
 import pytest
 from backstage import OpenPage, Stage
-from playwright.sync_api import Route, expect
+from playwright.sync_api import Route, ViewportSize, expect
 
 pytestmark = pytest.mark.browser
 
+NARROW: ViewportSize = {"width": 390, "height": 844}
 MAIN = "document.querySelector('script[src*=main]').src"
 SLOW_S = 3.5
 """Beyond what the header of an answer can hide."""
@@ -34,6 +36,99 @@ def test_a_slow_answer_does_not_move_the_clock(open_page: OpenPage, stage: Stage
     stage.ask("POST", f"/v1/runs/{run}/cancel", json={})
 
 
+def test_why_a_job_is_paused_has_its_command_and_its_instant_in_the_zone_of_the_job(open_page: OpenPage) -> None:
+    page = open_page("/jobs/cleanup")
+    why = page.locator(".why-job")
+    expect(why.locator("code")).to_have_text("mainspring job resume cleanup")
+    expect(why.locator("time")).to_have_text(re.compile(r"^.*\d\d:\d\d:\d\d \+00:00 · .* ago$"))
+    expect(why).not_to_contain_text("`")
+
+
+def test_a_long_reason_leaves_room_for_the_name(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "a word " * 150}})["run_id"]
+    stage.ended(run)
+    page = open_page("/runs?state=failed&since=all")
+    expect(page.get_by_role("row", name=re.compile(run[-8:]))).to_be_visible()
+    name = page.get_by_role("link", name="sync-inventory").first
+    box, tall = name.bounding_box(), page.get_by_role("row", name=re.compile(run[-8:])).bounding_box()
+    assert box is not None
+    assert tall is not None
+    assert box["height"] < 30  # One line.
+    assert tall["height"] < 60  # Two lines.
+
+
+def test_a_failed_cell_keeps_its_colour_under_the_pointer(open_page: OpenPage) -> None:
+    page = open_page("/jobs/etl-nightly")
+    cell = page.locator(".cell.o-failed").last
+    colour = "(cell) => getComputedStyle(cell).backgroundColor"
+    before = cell.evaluate(colour)
+    cell.hover()
+    assert cell.evaluate(colour) == before
+
+
+def test_a_narrow_ledger_begins_with_the_newest_firing(open_page: OpenPage) -> None:
+    page = open_page("/jobs/cleanup", viewport=NARROW)
+    expect(page.locator("[data-newest]")).to_be_in_viewport()
+
+
+def test_the_choice_of_columns_is_aligned_on_a_narrow_screen(open_page: OpenPage) -> None:
+    page = open_page("/runs", viewport=NARROW)
+    page.locator("summary").click()
+    boxes = [each.bounding_box() for each in page.locator(".choose input").all()]
+    assert all(box is not None and box["width"] < 30 for box in boxes)
+    assert len({round(box["x"]) for box in boxes if box is not None}) == 1
+
+
+def test_a_command_never_ends_a_line_behind_its_dashes(open_page: OpenPage) -> None:
+    page = open_page("/jobs/etl-nightly?tab=edit", viewport=NARROW)
+    command = page.locator(".command code")
+    expect(command).to_contain_text("mainspring job edit etl-nightly --cron '30 1 * * *'")
+    heights = command.evaluate("(code) => [...code.children].map((word) => word.getClientRects().length)")
+    assert set(heights) == {1}
+
+
+def test_a_value_without_neighbours_is_drawn(open_page: OpenPage) -> None:
+    page = open_page("/jobs/sync-inventory")
+    plot = page.locator(".plot").first
+    expect(plot).to_contain_text("30 d ago")
+    expect(plot.locator(".high span")).to_have_text([re.compile(r"\d"), "0"])
+    path = f"(await import({MAIN}.replace('main.js', 'parts/chart.js'))).pathOf"
+    assert page.evaluate(f"async () => {path}([null, 1, null], (n) => n * 50, 1)") == "M48.80 6.00H51.20"
+    assert page.evaluate(f"async () => {path}([1, 0.5, null], (n) => n * 50, 1)") == "M0.00 6.00L50.00 38.00"
+
+
+def test_lengths_of_time_are_written_alike(open_page: OpenPage) -> None:
+    page = open_page("/settings")
+    written = page.evaluate(
+        """async () => {
+          const main = MAIN;
+          const { length, spaced } = await import(main.replace('main.js', 'draw/text.js'));
+          const written = ['1s136ms493us', '26ms954us', '75us', '1h30m', '0s'];
+          return [written.map(spaced), [4 * 3600e3 + 51e3, 90061e3].map(length)];
+        }""".replace("MAIN", MAIN)
+    )
+    assert written == [["1.1 s", "27 ms", "75 µs", "1 h 30 m", "0 ms"], ["4 h", "1 d 1 h"]]
+
+
+def test_ticks_of_an_axis_are_many_enough_on_a_narrow_screen(open_page: OpenPage) -> None:
+    page = open_page("/settings")
+    counts = page.evaluate(
+        """async () => {
+          const main = MAIN;
+          const { ticks } = await import(main.replace('main.js', 'draw/lanes.js'));
+          return [1, 15, 60, 360, 1440, 10080, 43200].map((minutes) => ticks(0, minutes * 72e3, 3).at.length);
+        }""".replace("MAIN", MAIN)
+    )
+    assert all(2 <= each <= 4 for each in counts), counts
+
+
+@pytest.mark.parametrize("path", ["/jobs", "/workers", "/runs?since=all&state=failed"])
+def test_no_table_is_cut_at_a_thousand_pixels(open_page: OpenPage, path: str) -> None:
+    page = open_page(path, viewport={"width": 1000, "height": 700})
+    expect(page.get_by_role("row").nth(1)).to_be_visible()
+    assert page.locator(".table").evaluate("(box) => box.scrollWidth - box.clientWidth") == 0
+
+
 def test_a_page_that_could_not_be_loaded_is_loaded_later(open_page: OpenPage) -> None:
     page = open_page("/settings", expects_faults=True)
     expect(page.get_by_role("heading", name="Settings", exact=True)).to_be_visible()
@@ -48,3 +143,13 @@ def test_a_page_that_could_not_be_loaded_is_loaded_later(open_page: OpenPage) ->
     page.unroute_all(behavior="wait")
     page.get_by_role("button", name="Try again").click()
     expect(page.get_by_role("table", name="workers")).to_be_visible()
+
+
+def test_the_header_does_not_overlap_on_a_narrow_screen(open_page: OpenPage) -> None:
+    page = open_page("/jobs?ns=another-namespace", viewport={"width": 360, "height": 700})
+    expect(page.get_by_role("heading", name="Jobs")).to_be_visible()
+    page.evaluate("document.querySelector('.live').textContent = 'no answer since 03:14:15'")
+    brand, search = page.locator(".brand").bounding_box(), page.locator(".search").bounding_box()
+    assert brand is not None
+    assert search is not None
+    assert search["x"] >= brand["x"] + brand["width"] or search["y"] >= brand["y"] + brand["height"] / 2

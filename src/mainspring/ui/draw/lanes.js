@@ -3,7 +3,7 @@
 /** @typedef {{ from: number, to: number, id: string, state: string, title: string }} Bar */
 /** @typedef {{ label: string, href?: string, bars: Bar[] }} Lane */
 
-const STEPS_MS = [1e3, 5e3, 15e3, 6e4, 3e5, 9e5, 36e5, 108e5, 216e5, 864e5, 6048e5];
+const STEPS_MS = [1e3, 5e3, 15e3, 3e4, 6e4, 3e5, 9e5, 18e5, 36e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 2592e5, 6048e5, 12096e5];
 
 /** Ticks between two instants, on round times.
  * @param {number} from @param {number} to @param {number} most as many as there is room for */

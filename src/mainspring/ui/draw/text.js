@@ -79,15 +79,19 @@ export function length(ms) {
     const count = Math.floor(left / size);
     left -= count * size;
     if (count) words.push(`${count} ${unit}`);
+    else if (words.length) break;  // `4 h 51 s` would be read as `4 h 51 m`.
     if (words.length === 2 || (words.length && size === 86_400 && count > 7)) break;
   }
   return words.join(" ");
 }
 
-/** A length as the server writes it, `1h30m` or `1s136ms493us`, to be read in at most two units: `1 h 30 m`, `1 s 136 ms`.
+const UNITS_MS = /** @type {Record<string, number>} */ ({ us: 0.001, ms: 1, s: 1e3, m: 6e4, h: 36e5, d: 864e5 });
+
+/** A length as the server writes it, `1h30m` or `1s136ms493us`, as all others are written: `1 h 30 m`, `1.1 s`. Below a millisecond it is exact.
  * @param {string} text */
 export function spaced(text) {
-  return text.replaceAll("us", "µs").replace(/(\d)(µs|ms|[smhd])/g, "$1 $2 ").trim().split(" ").slice(0, 4).join(" ");
+  const ms = [...text.matchAll(/(\d+(?:\.\d+)?)(us|ms|[smhd])/g)].reduce((sum, [, count, unit]) => sum + Number(count) * UNITS_MS[unit], 0);
+  return ms > 0 && ms < 1 ? `${Math.round(ms * 1000)} µs` : length(ms);
 }
 
 /** How far an instant is from now: `in 3 h`, `2 m ago`.

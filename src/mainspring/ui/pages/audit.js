@@ -5,15 +5,26 @@ import { readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, When } from "../parts/when.js";
-import { place } from "../router.js";
+import { place, to } from "../router.js";
 
 const FILTERS = ["subject", "target", "action", "since", "until"];
+
+const PAGES = /** @type {Record<string, (name: string) => string>} */ ({
+  job: (name) => to(`/jobs/${encodeURIComponent(name)}`), run: (name) => to(`/runs/${name}`), calendar: (name) => to(`/calendars/${encodeURIComponent(name)}`),
+});
+
+/** What was changed, as a link where it has a page.
+ * @param {{ name: string }} given */
+function Target({ name }) {
+  const [kind, ...rest] = name.split(":");
+  return PAGES[kind] && rest.length ? html`<a href=${PAGES[kind](rest.join(":"))}>${name}</a>` : name;
+}
 
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
   { name: "Subject", tight: true, cell: (/** @type {any} */ it) => it.subject },
   { name: "Action", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.action}</span>` },
-  { name: "Target", cell: (/** @type {any} */ it) => it.target },
+  { name: "Target", cell: (/** @type {any} */ it) => html`<${Target} name=${it.target} />` },
   { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} before=${it.before} after=${it.after} />` },
 ];
 

@@ -25,9 +25,9 @@ function retry(group, then) {
 /** @param {{ group: ErrorGroup, then: () => void }} given */
 function Group({ group, then }) {
   return html`<section class="panel failure"><div class="body">
-    <div class="what"><h2><a href=${to(`/failures/${group.error}`)}><span class="s-failed">${group.type}</span> ${group.message}</a></h2>
+    <div class="what"><h2 class="clamp" title=${group.message}><a href=${to(`/failures/${group.error}`)}><span class="s-failed">${group.type}</span> ${group.message}</a></h2>
       <p class="muted">${group.place && html`at <span class="mono">${group.place}</span> · `}first <${When} at=${group.first_at} plain />, last <a href=${to(`/runs/${group.last_run}`)}><${When} at=${group.last_at} plain /></a></p></div>
-    ${Trend({ counts: group.trend, label: `by hour of the last day: ${group.trend.join(", ")}` })}
+    <div>${Trend({ counts: group.trend, label: `by hour of the last day: ${group.trend.join(", ")}` })}<p class="ends muted"><span>24 h ago</span><span>now</span></p></div>
     <span class="figure">${group.count.toLocaleString("en-GB")} <small>${group.count === 1 ? "run" : "runs"}${group.job_count > 0 && ` of ${group.job_count} ${group.job_count === 1 ? "job" : "jobs"}`}</small></span>
     ${may("runs:control") && html`<button onClick=${() => retry(group, then)}>Retry</button>`}</div></section>`;
 }
@@ -69,7 +69,7 @@ function Groups() {
   const groups = usePages("/v1/errors", { since: since(span), limit: 50, ...filter }, (news) => news.more || news.runs.size > 0);
   const until = useCounting(groups);
   const runs = groups.rows.reduce((sum, each) => sum + each.count, 0);
-  return html`<${Head} title="Failures">${groups.data && (groups.rows.length > 0 || until === null) && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error in ${runs.toLocaleString("en-GB")} failed runs</span>`}</${Head}>
+  return html`<${Head} title="Failures">${groups.data && (groups.rows.length > 0 || until === null) && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error, ${runs.toLocaleString("en-GB")} failed ${runs === 1 ? "run" : "runs"} in all</span>`}</${Head}>
     <div class="toolbar"><${Spans} chosen=${span} />
       ${FILTERS.map((name) => html`<input aria-label=${name} placeholder=${name} value=${filter[name] ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value.trim() })} />`)}</div>
     <${Counting} until=${until} />

@@ -6,7 +6,7 @@ import { Neighbours } from "../parts/graph.js";
 import { Json } from "../parts/json.js";
 import { Ledger } from "../parts/ledger.js";
 import { usePages } from "../parts/lists.js";
-import { Badge, Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, Empty, Head, Loaded, Sentence } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { jobHref, jobNamed, place, runHref, to } from "../router.js";
@@ -35,7 +35,7 @@ function Actions({ job, reload }) {
 function JobRuns({ job }) {
   const runs = usePages(`/v1/jobs/${job.job_id}/runs`, { limit: 100 }, (news) => news.jobs.has(job.job_id) || news.more);
   return html`<${Loaded} of=${runs}>${() => runs.rows.length
-    ? html`<${Table} label="runs" columns=${RUN_COLUMNS} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more} />`
+    ? html`<${Table} label="runs" columns=${RUN_COLUMNS.filter((each) => each.name !== "Task")} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more} />`
     : html`<${Empty}>It has no runs.</${Empty}>`}</${Loaded}>`;
 }
 
@@ -44,11 +44,11 @@ function Next({ job }) {
   const times = useResource(`/v1/jobs/${job.job_id}/next`, { count: 50 });
   const columns = [
     { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} job />` },
-    { name: "By its own clock", tight: true, cell: (/** @type {any} */ each) => each.local },
+    { name: "UTC", tight: true, cell: (/** @type {any} */ each) => html`<span class="mono">${each.fire_at}</span>` },
     { name: "Note", cell: (/** @type {any} */ each) => each.note },
   ];
   return html`<${Loaded} of=${times}>${(/** @type {any} */ found) => found.items.length
-    ? html`<${Table} label="next fire times" columns=${columns} rows=${found.items} id=${(/** @type {any} */ each) => each.fire_at} />`
+    ? html`<${Table} label="next fire times" columns=${found.items.some((/** @type {any} */ each) => each.note) ? columns : columns.slice(0, 2)} rows=${found.items} id=${(/** @type {any} */ each) => each.fire_at} />`
     : html`<${Empty}>It will not fire by itself.</${Empty}>`}</${Loaded}>`;
 }
 
@@ -113,7 +113,7 @@ export default function Job({ argument }) {
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
       <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && it.next_fire_at && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job /></span>`}
     </${Head}>
-    ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li>${each}</li>`)}</ul>`}
+    ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li><${Sentence} text=${each} zone=${it.trigger.tz} job /></li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
     ${parts[tab] ? html`<${parts[tab]} job=${it} key=${tab} done=${job.reload} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
 }

@@ -19,7 +19,7 @@ const SORTS = [["name", "name"], ["next", "next due"], ["last", "last fired"]];
 const RECENT = 30;
 
 const COLUMNS = [
-  { name: "Name", cell: (/** @type {ListedJob} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
+  { name: "Name", lead: true, cell: (/** @type {ListedJob} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
   { name: "State", tight: true, cell: (/** @type {ListedJob} */ job) => html`<${Badge} state=${job.state} />` },
   { name: "Schedule", cell: (/** @type {ListedJob} */ job) => html`<span class="schedule" title=${job.schedule}>${job.schedule_text ?? job.schedule}</span>` },
   { name: "Next", tight: true, cell: (/** @type {ListedJob} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : html`<span class="muted">–</span>`) },

@@ -66,7 +66,7 @@ function Chosen({ at, width, filter }) {
   const until = new Date(Date.parse(at) + width).toISOString();
   const jobs = useResource("/v1/load/at", { from: at, to: until, ...filter });
   return html`<section class="panel" aria-label="the chosen period"><header><h2><${When} at=${at} /></h2></header><div class="body"><${Loaded} of=${jobs}>${(/** @type {LoadAt} */ found) => found.items.length
-    ? html`<div class="stack"><p>${found.starts.toLocaleString("en-GB")} starts of ${found.items.length >= BOUND ? `more than ${BOUND}` : found.items.length} jobs${found.items.length > SHOWN ? `, of which ${SHOWN} are listed` : ""}</p><${Table} label="jobs of the period" columns=${COLUMNS} rows=${found.items.slice(0, SHOWN)} id=${(/** @type {LoadJob} */ it) => it.name} /></div>`
+    ? html`<div class="stack"><p>${found.starts.toLocaleString("en-GB")} starts of ${found.items.length >= BOUND && found.starts > found.items.reduce((sum, each) => sum + each.starts, 0) ? `more than ${BOUND}` : found.items.length} ${found.items.length === 1 ? "job" : "jobs"}${found.items.length > SHOWN ? `, of which ${SHOWN} are listed` : ""}</p><${Table} label="jobs of the period" columns=${COLUMNS} rows=${found.items.slice(0, SHOWN)} id=${(/** @type {LoadJob} */ it) => it.name} /></div>`
     : html`<${Empty}>Nothing starts in it.</${Empty}>`}</${Loaded}></div></section>`;
 }
 
@@ -111,7 +111,7 @@ function Ahead({ words, span, views }) {
       ${["queue", "tag"].map((name) => html`<input aria-label=${name} placeholder=${name} value=${words.get(name) ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value })} />`)}</div>
     <${Loaded} of=${load}>${(/** @type {Planned} */ found) => found.items.length === 0 || !found.peak
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
-      : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
+      : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts${found.capacity > 0 ? `, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy` : ", and no worker has a slot"} · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
         <p class="muted">${(found.quiet ?? []).filter((each) => Date.parse(each.at) > now().getTime()).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(Date.parse(each.until) - Date.parse(each.at))}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
         <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;

@@ -14,6 +14,7 @@ import { useStanding } from "../state/standing.js";
 /** @typedef {import("../records.d.ts").ErrorGroup} ErrorGroup */
 
 const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h", "7d": "6h" });
+const WIDTH_NAMES = /** @type {Record<string, string>} */ ({ "1h": "5 minutes", "24h": "an hour", "7d": "6 hours" });
 const FIRST_STEPS = ["mainspring worker work.py", 'mainspring job add hello --every 30s --command "echo hello"', 'mainspring run submit --command "echo hello"'];
 const FEW = 8;
 const KINDS = 5;
@@ -90,7 +91,7 @@ function Attention({ causes, then }) {
 function Cause({ cause, then }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
-    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> ${cause.text}${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
+    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> <${Sentence} text=${cause.text} />${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
     <span class="act"><span class="muted"><${When} at=${cause.since} plain none="" /></span><${Remedy} cause=${cause} then=${then} /></span></li>`;
 }
 
@@ -102,7 +103,7 @@ function Failing() {
   return html`<section class="panel"><header><h2>What failed, last 24 hours</h2><a class="muted" href=${to("/failures", { span: "24h" })}>all</a></header><div class="body"><${Counting} until=${until} /><${Loaded} of=${kinds}>${(/** @type {any} */ found) => found.items.length === 0
     ? until === null && html`<p class="muted">No run has failed for good.</p>`
     : html`<ul class="kinds">${found.items.map((/** @type {ErrorGroup} */ kind) => html`<li><span class="glyph s-failed" aria-hidden="true">${lookOf("failed").glyph}</span>
-      <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type || kind.message}</strong></a> ${kind.type && kind.message}<br /><span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
+      <span><a href=${to(`/failures/${kind.error}`)}><strong>${kind.type || kind.message}</strong></a> ${kind.type && html`<span class="clamp" title=${kind.message}>${kind.message}</span>`}${!kind.type && html`<br />`}<span class="muted">${kind.place && html`at <span class="mono">${kind.place}</span> · `}${kind.count.toLocaleString("en-GB")} ${kind.count === 1 ? "run" : "runs"} in all</span></span>
       <span class="act"><span class="muted"><${When} at=${kind.last_at} plain /></span>${may("runs:control") && html`<button onClick=${() => retry(kind)}>Retry</button>`}</span></li>`)}</ul>`}</${Loaded}></div></section>`;
 }
 
@@ -132,7 +133,7 @@ function Outcomes() {
   const until = useCounting(tallies);
   return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
     const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
-    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><${Counting} until=${until} />${(late.length > 0 || until === null) && html`<p class="muted">${late.length ? `late p99 at most ${length(Math.max(...late) * 1000)}` : "nothing has run in this span"}</p>`}`;
+    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} each=${WIDTH_NAMES[span] ?? "an hour"} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><${Counting} until=${until} />${(late.length > 0 || until === null) && html`<p class="muted">${late.length ? `in each bar, 99 of 100 runs began at most ${length(Math.max(...late) * 1000)} late` : "nothing has run in this span"}</p>`}`;
   }}</${Loaded}></div></section>`;
 }
 

@@ -41,7 +41,7 @@ function stateOf(queue) {
 function Trouble({ queue }) {
   if (queue.paused_at) return html`<p><${Badge} state="paused" /> <${When} at=${queue.paused_at} plain />${queue.paused_why && `: ${queue.paused_why}`}</p>`;
   if (queue.workers > 0 || queue.due === 0) return null;
-  return html`<div class="stack"><p><${Badge} state="failed" word="No worker serves it" /> ${bounded(queue.due)} due ${queue.due === 1 ? "run waits" : "runs wait"}. Start one:</p>
+  return html`<div class="stack"><p><${Badge} state="failed" word="No worker serves it" />: ${bounded(queue.due)} due ${queue.due === 1 ? "run waits" : "runs wait"}. Start one:</p>
     <${Command} line=${`mainspring worker APP --queue ${quoted(queue.queue)}`} /></div>`;
 }
 
@@ -55,7 +55,7 @@ function One({ queue, then }) {
       <dl class="numbers"><div><dt>due</dt><dd>${bounded(queue.due)}</dd></div><div><dt>running</dt><dd>${bounded(queue.running)}</dd></div><div><dt>blocked</dt><dd>${bounded(queue.blocked)}</dd></div>
         <div><dt>workers</dt><dd>${queue.workers}</dd></div></dl>
       ${queue.slots > 0 && html`<p class="row"><${Meter} used=${queue.busy} of=${queue.slots} /><span class="muted">${queue.busy} of ${queue.slots} slots of its workers are busy</span></p>`}
-      <p class="muted">${queue.oldest_due ? html`The oldest is due since <${When} at=${queue.oldest_due} plain />.` : "Nothing is due."}
+      <p class="muted">${queue.oldest_due ? html`The oldest was due <${When} at=${queue.oldest_due} plain />.` : "Nothing is due."}
         ${priorities.length > 1 && ` By priority: ${priorities.map(([priority, count]) => `${bounded(count)} of ${priority}`).join(", ")}.`}</p>
       ${queue.regions.length > 1 && html`<${Table} label=${`regions of ${queue.queue}`} id=${(/** @type {any} */ it) => it.region} rows=${queue.regions} columns=${REGIONS} />`}</div></section>`;
 }

@@ -45,7 +45,7 @@ function Why({ run }) {
 function Named({ cause }) {
   const links = [
     cause.run_id && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [jobNamed(cause.job), `job ${cause.job}`],
-    cause.queue && [to("/queues"), `queue ${cause.queue}`], cause.gate && [to("/queues"), `gate ${cause.gate}`], cause.workers?.length && [to("/workers"), `${cause.workers.length} workers`],
+    cause.queue && [to("/queues"), `queue ${cause.queue}`], cause.gate && [to("/queues"), `gate ${cause.gate}`], cause.workers?.length && [to("/workers"), `${cause.workers.length} ${cause.workers.length === 1 ? "worker" : "workers"}`],
   ].filter(Boolean);
   return links.map(([href, text]) => html`<a class="nowrap" href=${href}>${text} →</a> `);
 }
@@ -83,8 +83,8 @@ function Facts({ run }) {
   const facts = [
     ["Job", job || "none: submitted directly"], ["Task", html`<span class="mono">${run.task}</span>`], ["Due", html`<${When} at=${run.due_at} />`],
     ["Started", html`<${When} at=${run.started_at} />`], ["Ended", html`<${When} at=${run.finished_at} />`], ["Took", run.duration ? spaced(run.duration) : "–"],
-    ["Worker", run.worker ?? "–"], ["Queue", `${run.queue} · region ${run.region} · priority ${run.priority}`], ["Key", run.key ?? "–"],
-    ["Retries", `${run.retries} at most · ${run.losses} lost`], ["Timeout", run.timeout ?? "none"], ["Tags", run.tags.join(", ") || "–"],
+    ["Worker", run.worker ?? "–"], ["Queue", html`${run.queue} <span class="nowrap">· region ${run.region}</span> <span class="nowrap">· priority ${run.priority}</span>`], ["Key", run.key ?? "–"],
+    ["Retries", `${run.retries ? `${run.retries} at most` : "none"}${run.losses ? ` · ${run.losses} ${run.losses === 1 ? "attempt" : "attempts"} lost` : ""}`], ["Timeout", run.timeout ?? "none"], ["Tags", run.tags.join(", ") || "–"],
     ["Submitted by", run.submitted_by ?? "–"], ["Id", html`<span class="mono">${run.run_id}</span>`],
   ];
   return html`<section class="panel"><div class="body"><dl class="facts">${facts.map(([name, value]) => html`<dt>${name}</dt><dd>${value}</dd>`)}</dl></div></section>`;
@@ -105,7 +105,7 @@ function Attempt({ attempt }) {
   const error = attempt.error;
   return html`<li class="stack">
     <div class="row"><strong>${attempt.attempt}</strong><${Badge} state=${attempt.outcome} /><${When} at=${attempt.started_at ?? attempt.finished_at} /><span class="muted">${attempt.worker}</span></div>
-    ${attempt.reason && html`<p class=${error ? "s-failed sentence" : ""}>${attempt.reason}</p>`}
+    ${attempt.reason && html`<p class=${error ? "s-failed sentence clamp four" : ""} title=${error ? attempt.reason : null}>${attempt.reason}</p>`}
     ${error && html`<div class="stack">${!attempt.reason && html`<strong class="s-failed">${error.type ?? "error"}: ${error.message ?? ""}</strong>`}
       ${error.traceback && html`<pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre>`}</div>`}
   </li>`;
@@ -145,7 +145,7 @@ function Whole({ argument }) {
   const isGone = run.error instanceof Problem && run.error.status === 404;
   return html`${run.error && !run.data && html`<${Head} title=${`Run …${argument.slice(-8)}`} />`}<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
     <${Head} title=${`${it.job ?? it.task} …${it.run_id.slice(-8)}`} actions=${html`<${Actions} run=${it} reload=${run.reload} />`}>
-      <${Badge} state=${stateOf(it)} />${it.reason && html`<span class="muted">${it.reason}</span>`}
+      <${Badge} state=${stateOf(it)} />${it.reason && html`<span class="muted clamp" title=${it.reason}>${it.reason}</span>`}
       ${it.state === "running" && it.progress !== null && html`<${Meter} used=${Math.round(it.progress * 100)} of=${100} /><span>${Math.round(it.progress * 100)} % ${it.progress_note}</span>`}
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>

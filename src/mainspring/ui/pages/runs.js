@@ -15,13 +15,13 @@ const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cance
 
 export const RUN_COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {any} */ run) => html`<a class="id" href=${runHref(run)}>${run.run_id.slice(-8)}</a>` },
-  { name: "Task", cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
+  { name: "Task", lead: true, cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
   { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
   { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration && spaced(run.duration)) ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
   { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt || "–" },
   { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
-  { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted">${run.reason}</span>` },
+  { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted clamp" title=${run.reason}>${run.reason}</span>` },
 ];
 
 /** Columns that can be shown besides. */
@@ -142,6 +142,6 @@ export default function Runs() {
       : isBounded
         ? html`<${Empty} command="mainspring run submit TASK --app work.py">No run${tab && ` that ${tab === "failed" || tab === "succeeded" ? tab : `was ${tab}`}`} in the last 24 hours. <a href=${to("/runs", { ...kept, state: tab, since: "all" })}>Show all</a></${Empty}>`
         : words || tab
-        ? html`<${Empty}>No run matches. <a href=${to("/runs")}>Clear the filters</a></${Empty}>`
+        ? html`<${Empty}>No run matches <code>${[tab && `state:${tab}`, words].filter(Boolean).join(" ")}</code>. <a href=${to("/runs")}>Clear the filters</a></${Empty}>`
         : html`<${Empty} command="mainspring run submit TASK --app work.py">There are no runs yet.</${Empty}>`}</${Loaded}>`;
 }

@@ -27,8 +27,8 @@ async function signOut() {
 const COLUMNS = [
   { name: "Setting", cell: (/** @type {ShownSetting} */ it) => html`<span class="mono" title=${it.meaning}>${it.name}</span>` },
   { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>` },
-  { name: "Default", cell: (/** @type {ShownSetting} */ it) => (it.is_default ? html`<span class="muted">as it is</span>` : html`<span class="mono muted">${it.default || "–"}</span>`) },
-  { name: "Set by", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono muted">${it.variable}</span>` },
+  { name: "Default", cell: (/** @type {ShownSetting} */ it) => (it.is_default ? html`<span class="muted">unchanged</span>` : html`<span class="mono muted">${it.default || "–"}</span>`) },
+  { name: "Variable", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono muted">${it.variable}</span>` },
 ];
 
 /** What the server runs with: what was set comes first. Secrets are masked by the server. */

@@ -31,7 +31,7 @@ function lanesOf(found, next, by, until, end) {
   const rows = new Map();
   const put = (/** @type {string} */ name, /** @type {import("../draw/lanes.js").Bar} */ bar) => rows.set(name, [...(rows.get(name) ?? []), bar]);
   for (const each of found.items) {
-    const [from, to] = [Date.parse(each.began_at), each.ended_at ? Date.parse(each.ended_at) : until];
+    const [from, to] = [Date.parse(each.began_at), each.ended_at ? Date.parse(each.ended_at) : Math.min(now().getTime(), until)];
     for (const row of rowsOf(each, by)) put(row, { from, to, id: each.run_id, state: each.state, title: `${each.name} …${each.run_id.slice(-8)}: ${lookOf(each.state).word}, ${((to - from) / 1000).toFixed(1)} s${each.worker ? ` on ${each.worker}` : ""}` });
   }
   for (const job of by === "name" ? next : []) {
@@ -46,11 +46,11 @@ function lanesOf(found, next, by, until, end) {
 
 const COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {any} */ it) => html`<a class="id" href=${runHref(it)}>${it.run_id.slice(-8)}</a>` },
-  { name: "Job or task", cell: (/** @type {any} */ it) => it.name },
+  { name: "Job or task", lead: true, cell: (/** @type {any} */ it) => it.name },
   { name: "State", tight: true, cell: (/** @type {any} */ it) => html`<${Badge} state=${it.state} />` },
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ it) => (it.ended_at ? length(Date.parse(it.ended_at) - Date.parse(it.began_at)) : "–") },
-  { name: "Worker", cell: (/** @type {any} */ it) => html`<span class="mono">${it.worker ?? "–"}</span>` },
+  { name: "Worker", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.worker ?? "–"}</span>` },
 ];
 
 /** The same attempts as text, the newest first.

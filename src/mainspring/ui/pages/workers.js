@@ -39,16 +39,16 @@ function workerHref(worker) {
 /** @param {() => void} reload */
 function columns(reload) {
   return [
-    { name: "Worker", cell: (/** @type {Worker} */ it) => html`<a class="mono" href=${workerHref(it)}>${it.worker}</a>` },
+    { name: "Worker", lead: true, cell: (/** @type {Worker} */ it) => html`<a class="mono" href=${workerHref(it)}>${it.worker}</a>` },
     { name: "State", tight: true, cell: (/** @type {Worker} */ it) => html`<${Badge} state=${it.state} />` },
-    { name: "Slots", tight: true, cell: (/** @type {Worker} */ it) => (it.state === "dead" ? html`<span class="muted">–</span>` : html`<span class="row nowrap slots"><${Meter} used=${it.running} of=${it.concurrency} /><a href=${to("/runs", { q: `worker:${it.worker}` })}>${it.running} of ${it.concurrency}</a></span>`) },
+    { name: "Slots", tight: true, cell: (/** @type {Worker} */ it) => (["dead", "stopped"].includes(it.state) ? html`<span class="muted">–</span>` : html`<span class="row nowrap slots"><${Meter} used=${it.running} of=${it.concurrency} /><a href=${to("/runs", { q: `worker:${it.worker}` })}>${it.running} of ${it.concurrency}</a></span>`) },
     { name: "Queues", cell: (/** @type {Worker} */ it) => it.queues.join(", ") },
     { name: "Regions", cell: (/** @type {Worker} */ it) => it.regions.join(", ") },
     { name: "Tasks", cell: (/** @type {Worker} */ it) => html`<span class="muted" title=${it.tasks.join(", ")}>${it.tasks.length}</span>` },
     { name: "App", tight: true, cell: (/** @type {Worker} */ it) => it.app },
     { name: "Heartbeat", tight: true, cell: (/** @type {Worker} */ it) => html`<${When} at=${it.heartbeat_at} plain />` },
     { name: "Started", tight: true, cell: (/** @type {Worker} */ it) => html`<${When} at=${it.started_at} plain />` },
-    { name: "", tight: true, cell: (/** @type {Worker} */ it) => may("workers:control") && it.state === "active" && html`<button class="plain" aria-label=${`Drain ${it.worker}`} onClick=${() => askToDrain(it, reload)}>Drain</button>` },
+    { name: "", tight: true, cell: (/** @type {Worker} */ it) => may("workers:control") && it.state === "active" && html`<button aria-label=${`Drain ${it.worker}`} onClick=${() => askToDrain(it, reload)}>Drain</button>` },
   ];
 }
 

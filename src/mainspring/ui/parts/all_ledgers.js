@@ -29,10 +29,15 @@ function columnsOf(span) {
   return Array.from({ length: Math.round(lengthOf(span) / width) + 1 }, (_, n) => last - (Math.round(lengthOf(span) / width) - n) * width);
 }
 
-/** @param {number} at @param {string} span */
-function headOf(at, span) {
-  const date = new Date(at);
-  return span === "24h" ? new Intl.DateTimeFormat("en-GB", { hour: "2-digit", hourCycle: "h23", timeZone: zoneOf() }).format(date) : date.getUTCDate() === 1 || date.getUTCDay() === 1 ? String(date.getUTCDate()) : "";
+/** Columns that the text `26 Oct` needs. */
+const APART = 3;
+
+/** The text above each column: every hour, or every Monday with its month.
+ * @param {number[]} columns @param {string} span */
+function headsOf(columns, span) {
+  const write = new Intl.DateTimeFormat("en-GB", span === "24h" ? { hour: "2-digit", hourCycle: "h23", timeZone: zoneOf() } : { day: "numeric", month: "short", timeZone: "UTC" });
+  const isShown = (/** @type {number} */ at, /** @type {number} */ n) => span === "24h" || (new Date(at).getUTCDay() === 1 && n <= columns.length - APART);
+  return columns.map((at, n) => (isShown(at, n) ? write.format(at) : ""));
 }
 
 export function AllLedgers() {
@@ -49,9 +54,9 @@ function All({ rows, columns, span }) {
   useScrolledToEnd(table, true);
   const at = (/** @type {LedgerRow} */ row) => new Map(Object.entries(row.cells).map(([begin, counts]) => [Date.parse(begin), counts]));
   return html`<section class="panel"><div class="body"><div class="ledger all"><table ref=${table} aria-label="ledger of all jobs">
-      <thead><tr><td></td>${columns.map((each) => (headOf(each, span) ? html`<th scope="col">${headOf(each, span)}</th>` : html`<td></td>`))}</tr></thead>
+      <thead><tr><td></td>${headsOf(columns, span).map((each) => (each ? html`<th scope="col">${each}</th>` : html`<td></td>`))}</tr></thead>
       <tbody>${rows.rows.map((/** @type {LedgerRow} */ row) => {
         const cells = at(row);
-        return html`<tr key=${row.job}><th scope="row"><a href=${jobNamed(row.job)}>${row.job}</a></th>${cells.size === 0 ? html`<td class="none muted" colspan=${columns.length}>did not fire in this span</td>` : columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
+        return html`<tr key=${row.job}><th scope="row"><a href=${jobNamed(row.job)}>${row.job}</a></th>${cells.size === 0 ? html`<td class="none muted" colspan=${columns.length}><span>did not fire in this span</span></td>` : columns.map((each) => html`<td>${Cell(cells.get(each))}</td>`)}</tr>`;
       })}</tbody></table></div>${rows.more && html`<button class="more plain" onClick=${rows.more}>Show more</button>`}</div></section>`;
 }

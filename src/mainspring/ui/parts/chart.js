@@ -37,10 +37,10 @@ export function Trend({ counts, label, tone = "failed" }) {
     })}</svg>`;
 }
 
-/** What an axis begins and ends with.
- * @param {[string, string] | undefined} ends */
-function axisOf(ends) {
-  return ends && html`<p class="ends muted" aria-hidden="true"><span>${ends[0]}</span><span>${ends[1]}</span></p>`;
+/** What an axis begins and ends with, and what the highest bar stands for.
+ * @param {[string, string] | undefined} ends @param {string} [most] */
+function axisOf(ends, most) {
+  return ends && html`<p class="ends muted" aria-hidden="true"><span>${ends[0]}</span>${most && html`<span>${most}</span>`}<span>${ends[1]}</span></p>`;
 }
 
 /** Counts over time across the whole width, in ink: they are no state.
@@ -53,14 +53,14 @@ export function Columns({ counts, label, ends }) {
 }
 
 /** Outcomes by period as stacked bars, with the numbers as a table for those who do not see them.
- * @param {{ buckets: Record<string, any>[], label: string, words: (bucket: any) => string, ends?: [string, string] }} given */
-export function Bars({ buckets, label, words, ends }) {
+ * @param {{ buckets: Record<string, any>[], label: string, words: (bucket: any) => string, ends?: [string, string], each?: string }} given `each`: how long a bar is */
+export function Bars({ buckets, label, words, ends, each: width }) {
   const totals = buckets.map((each) => STACK.reduce((sum, state) => sum + (each[state] ?? 0), 0));
   const most = Math.max(...totals, 1);
   const step = 100 / Math.max(buckets.length, 1);
   return html`<figure class="bars"><svg role="img" aria-label=${label} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
       <line class="axis" x1="0" x2="100" y1=${BAR_HEIGHT - 0.5} y2=${BAR_HEIGHT - 0.5} />
-      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg>${axisOf(ends)}</figure>`;
+      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg>${axisOf(ends, width && `at most ${most.toLocaleString("en-GB")} in ${width}`)}</figure>`;
 }
 
 /** @param {Record<string, any>} bucket @param {number} x @param {number} step @param {number} most @param {string} title */
@@ -74,17 +74,32 @@ function stack(bucket, x, step, most, title) {
   return html`<g><title>${title}</title><rect x=${x} y="0" width=${step} height=${BAR_HEIGHT} fill="transparent" />${parts}</g>`;
 }
 
-/** A few series over time as lines, from zero up; the newest values stand beside their names.
- * @param {{ label: string, at: string[], series: { name: string, values: (number | null)[] }[] }} given */
-export function Lines({ label, at, series }) {
+/** Half the width of the dash that stands for a value without neighbours: a line needs two. */
+const DASH = 1.2;
+
+/** The path of a series: a gap where a value is missing.
+ * @param {(number | null)[]} values @param {(n: number) => number} x @param {number} most */
+export function pathOf(values, x, most) {
+  const y = (/** @type {number} */ value) => (BAR_HEIGHT - 2 - (value / most) * (BAR_HEIGHT - 8)).toFixed(2);
+  const has = (/** @type {number} */ n) => (values[n] ?? null) !== null;
+  return values.map((value, n) => {
+    if (value === null) return "";
+    if (!has(n - 1) && !has(n + 1)) return `M${Math.max(x(n) - DASH, 0).toFixed(2)} ${y(value)}H${Math.min(x(n) + DASH, 100).toFixed(2)}`;
+    return `${has(n - 1) ? "L" : "M"}${x(n).toFixed(2)} ${y(value)}`;
+  }).join("");
+}
+
+/** A few series over a span that ends now as lines, from zero up; the newest values stand beside their names.
+ * @param {{ label: string, at: string[], span: number, ends: [string, string], series: { name: string, values: (number | null)[] }[] }} given `span` in milliseconds */
+export function Lines({ label, at, span, ends, series }) {
   const most = Math.max(...series.flatMap((each) => each.values.map((value) => value ?? 0)), 0.001);
-  const x = (/** @type {number} */ n) => (at.length > 1 ? (n / (at.length - 1)) * 100 : 50);
-  const path = (/** @type {(number | null)[]} */ values) => values.map((value, n) => (value === null ? "" : `${n === 0 || values[n - 1] === null ? "M" : "L"}${x(n).toFixed(2)} ${(BAR_HEIGHT - 2 - (value / most) * (BAR_HEIGHT - 8)).toFixed(2)}`)).join("");
+  const last = Date.parse(at[at.length - 1]);
+  const x = (/** @type {number} */ n) => Math.max(100 - ((last - Date.parse(at[n])) / span) * 100, 0);
   const newest = (/** @type {(number | null)[]} */ values) => values.findLast((value) => value !== null);
-  return html`<figure class="plot"><svg role="img" aria-label=${`${label}, at most ${seconds(most)}`} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
+  return html`<figure class="plot"><div class="frame"><p class="high muted" aria-hidden="true"><span>${seconds(most)}</span><span>0</span></p><svg role="img" aria-label=${`${label}, at most ${seconds(most)}`} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
       <line class="axis" x1="0" x2="100" y1=${BAR_HEIGHT - 0.5} y2=${BAR_HEIGHT - 0.5} />
-      ${series.map((each, n) => html`<path d=${path(each.values)} class=${`line-${n}`} vector-effect="non-scaling-stroke" />`)}</svg>
-    <figcaption class="muted">${series.map((each, n) => html`<span class=${`key-${n}`}>${each.name} ${seconds(newest(each.values) ?? 0)}</span>`)}<span>at most ${seconds(most)}</span></figcaption></figure>`;
+      ${series.map((each, n) => html`<path d=${pathOf(each.values, x, most)} class=${`line-${n}`} vector-effect="non-scaling-stroke" />`)}</svg>${axisOf(ends)}</div>
+    <figcaption class="muted">${series.map((each, n) => html`<span class=${`key-${n}`}>${each.name} ${seconds(newest(each.values) ?? 0)}</span>`)}<span>on the newest day; at most ${seconds(most)}</span></figcaption></figure>`;
 }
 
 /** @param {number} value */

@@ -34,7 +34,7 @@ export async function copy(text) {
 export function Command({ line: words }) {
   const namespace = place.value.query.get("ns");
   const line = namespace ? `${words} --namespace ${quoted(namespace)}` : words;
-  return html`<div class="command"><code tabindex="0">${line}</code><button type="button" class="plain" aria-label="copy the command" onClick=${() => copy(line)}>copy</button></div>`;
+  return html`<div class="command"><code tabindex="0">${line.split(" ").map((word, n) => html`${n ? " " : ""}<span>${word}</span>`)}</code><button type="button" class="plain" aria-label="copy the command" onClick=${() => copy(line)}>copy</button></div>`;
 }
 
 /** @typedef {{ title: string, text: any, button: string, danger?: boolean, reason?: boolean, command: (reason: string) => string,

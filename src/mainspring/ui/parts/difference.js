@@ -18,6 +18,10 @@ const LONGEST = 80;
 export function Difference({ before, after }) {
   const found = difference(before, after);
   if (!found.length) return html`<span class="muted">–</span>`;
-  const text = (/** @type {any} */ value) => (value === undefined ? "–" : write(value).replace(/\s+/g, " ").slice(0, LONGEST));
-  return html`<ul class="difference">${found.slice(0, FEW).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${text(each.before)} → ${text(each.after)}</span></li>`)}${found.length > FEW ? html`<li class="muted">and ${found.length - FEW} more</li>` : null}</ul>`;
+  const text = (/** @type {any} */ value) => {
+    const line = value === undefined ? "–" : write(value).replace(/\s+/g, " ");
+    return line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line;
+  };
+  const isNew = !before;
+  return html`<ul class="difference">${found.slice(0, FEW).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${isNew ? text(each.after) : `${text(each.before)} → ${text(each.after)}`}</span></li>`)}${found.length > FEW ? html`<li class="muted">and ${found.length - FEW} more</li>` : null}</ul>`;
 }

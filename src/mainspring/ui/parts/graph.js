@@ -20,7 +20,7 @@ function Node({ name, x, y, outcome, isOwn = false }) {
   const look = outcome ? lookOf(outcome) : null;
   return html`<a href=${jobNamed(name)} aria-label=${`${name}${look ? `, ${look.word}` : ""}`}><rect class=${isOwn ? "own" : ""} x=${x} y=${y} width=${WIDE} height=${HIGH} rx="6" />
     ${look && html`<text class=${`s-${look.tone}`} fill="currentColor" x=${x + 10} y=${y + 17}>${look.glyph}</text>`}
-    <text class="name" x=${x + 28} y=${y + 17}>${cut(name)}</text><title>${name}</title></a>`;
+    <text class="name" x=${x + (look ? 28 : 12)} y=${y + 17}>${cut(name)}</text><title>${name}</title></a>`;
 }
 
 /** @param {{ job: { name: string }, upstream: RelatedJob[], downstream: RelatedJob[] }} given */

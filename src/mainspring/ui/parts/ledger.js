@@ -7,8 +7,8 @@ import { place, refine, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { ask, copy, quoted } from "./dialog.js";
-import { Badge, Empty, Loaded } from "./page.js";
-import { now, since, When, zoneOf } from "./when.js";
+import { Badge, Empty, Loaded, Sentence } from "./page.js";
+import { lengthOf, now, since, When, zoneOf } from "./when.js";
 import { Lines } from "./chart.js";
 
 /** @typedef {import("../draw/ledger.js").Cell} Cell */
@@ -28,6 +28,8 @@ const MOST_KEPT = 10_000;
 const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
 /** Grids that leave room beside them. */
 const NARROW = ["hours", "order"];
+/** Columns after the newest cell that a narrow screen shows, too. */
+const AHEAD_COLUMNS = 4;
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
 
 /** `1h30m` in seconds.
@@ -77,7 +79,7 @@ function Chosen({ firing, job, then }) {
   return html`<li class="stack">
     <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.tz} job /><${Badge} state=${firing.outcome} />
       ${(firing.count ?? 1) > 1 && html`<span>${firing.count} instants until <${When} at=${firing.last_at} zone=${job.trigger.tz} job /></span>`}</div>
-    ${firing.reason && html`<p>${firing.reason}</p>`}
+    ${firing.reason && html`<p><${Sentence} text=${firing.reason} zone=${job.trigger.tz} job /></p>`}
     ${firing.took_s != null && html`<p class="muted">began ${length((firing.late_s ?? 0) * 1000)} after its instant, took ${length(firing.took_s * 1000)}${(firing.attempts ?? 1) > 1 ? `, ${firing.attempts} attempts` : ""}</p>`}
     <div class="row">
       ${firing.run_id && html`<a class="button" href=${to(`/runs/${firing.run_id}`)}>Open its run</a>`}
@@ -113,23 +115,37 @@ export function useScrolledToEnd(table, isNewestLast) {
   }, [isNewestLast]);
 }
 
+/** The newest past cell is on the screen, with some of what comes: a narrow one would begin with the first hours of each day.
+ * @param {{ current: HTMLElement | null }} table @param {import("../draw/ledger.js").Shape} shape @param {Cell | undefined} newest */
+function useScrolledToNewest(table, shape, newest) {
+  useEffect(() => {
+    const box = table.current?.parentElement;
+    const cell = table.current?.querySelector("[data-newest]")?.closest("td");
+    if (box && cell && shape !== "days") box.scrollLeft = Math.max(cell.offsetLeft + AHEAD_COLUMNS * cell.offsetWidth - box.clientWidth, 0);
+  }, [shape, newest === undefined]);
+}
+
 /** @param {{ grid: import("../draw/ledger.js").Grid, chosen: Cell | null, choose: (cell: Cell) => void, label?: string }} given */
 export function GridTable({ grid, chosen, choose, label = "ledger: what became of each due instant" }) {
   const table = useRef(/** @type {HTMLElement | null} */ (null));
   useScrolledToEnd(table, grid.shape === "days");
   const all = grid.rows.flatMap((row) => row.cells).filter((cell) => cell !== null);
   const stop = chosen ?? all[all.length - 1];
+  const past = all.filter((cell) => !AHEAD.includes(cell.outcome));
+  const begun = (/** @type {Cell} */ cell) => cell.firings[cell.firings.length - 1].fire_at;
+  const newest = past.reduce((/** @type {Cell | undefined} */ last, cell) => (last === undefined || begun(cell) > begun(last) ? cell : last), undefined);
+  useScrolledToNewest(table, grid.shape, newest);
   return html`<div class="ledger"><table ref=${table} aria-label=${label} onKeyDown=${(/** @type {KeyboardEvent} */ e) => move(table.current, e)}>
     ${grid.columns.length > 0 && html`<thead><tr><td></td>${grid.columns.map((each) => (each ? html`<th scope="col">${each}</th>` : html`<td></td>`))}</tr></thead>`}
-    <tbody>${grid.rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && html`<${CellButton} cell=${cell} pressed=${cell === chosen} stop=${cell === stop} choose=${choose} />`}</td>`)}</tr>`)}</tbody>
+    <tbody>${grid.rows.map((row) => html`<tr><th scope="row">${row.label}</th>${row.cells.map((cell) => html`<td>${cell && html`<${CellButton} cell=${cell} pressed=${cell === chosen} stop=${cell === stop} isNewest=${cell === newest} choose=${choose} />`}</td>`)}</tr>`)}</tbody>
   </table></div>`;
 }
 
-/** @param {{ cell: Cell, pressed: boolean, stop: boolean, choose: (cell: Cell) => void }} given */
-function CellButton({ cell, pressed, stop, choose }) {
+/** @param {{ cell: Cell, pressed: boolean, stop: boolean, isNewest: boolean, choose: (cell: Cell) => void }} given */
+function CellButton({ cell, pressed, stop, isNewest, choose }) {
   const look = lookOf(cell.outcome);
   const label = `${cell.firings[0].fire_at} ${textOf(cell)}`;
-  return html`<button type="button" class=${`cell s-${look.tone} ${cell.band ? "band" : ""} o-${cell.outcome}`} aria-pressed=${pressed} tabindex=${stop ? 0 : -1} title=${label} aria-label=${label}
+  return html`<button type="button" class=${`cell s-${look.tone} ${cell.band ? "band" : ""} o-${cell.outcome}`} aria-pressed=${pressed} data-newest=${isNewest || null} tabindex=${stop ? 0 : -1} title=${label} aria-label=${label}
     onClick=${() => choose(cell)}>${look.glyph}</button>`;
 }
 
@@ -219,5 +235,5 @@ function Spread({ job }) {
   if (!items.some((/** @type {any} */ each) => each.took_p50 !== null)) return null;
   const rows = /** @type {[string, string, string][]} */ ([["Lateness", "late_p50", "late_p99"], ["Duration", "took_p50", "took_p95"]]);
   return html`<div class="columns first">${rows.map(([title, middle, high]) => html`<section class="panel"><header><h2>${title}, 30 days</h2></header><div class="body">
-    <${Lines} label=${`${title} by day`} at=${items.map((/** @type {any} */ each) => each.at)} series=${[middle, high].map((name) => ({ name: name.slice(-3), values: items.map((/** @type {any} */ each) => each[name]) }))} /></div></section>`)}</div>`;
+    <${Lines} label=${`${title} by day`} span=${lengthOf("30d")} ends=${["30 d ago", "now"]} at=${items.map((/** @type {any} */ each) => each.at)} series=${[middle, high].map((name) => ({ name: name.slice(-3), values: items.map((/** @type {any} */ each) => each[name]) }))} /></div></section>`)}</div>`;
 }

@@ -1,11 +1,12 @@
 /** A proposal that flattens the peak of a load: which jobs to move and why, and applying it, each edit guarded by the job's version. */
 import { Problem, send } from "../api.js";
+import { spaced } from "../draw/text.js";
 import { html, useState } from "../html.js";
 import { jobNamed, to } from "../router.js";
 import { may } from "../state/me.js";
 import { keyOf } from "./actions.js";
 import { ask, Command } from "./dialog.js";
-import { Trouble } from "./page.js";
+import { Sentence, Trouble } from "./page.js";
 import { Table } from "./table.js";
 import { When } from "./when.js";
 
@@ -20,8 +21,8 @@ const EDITS = [
   { name: "Job", cell: (/** @type {Edit} */ it) => html`<a href=${jobNamed(it.job)}>${it.job}</a>` },
   { name: "Now", cell: (/** @type {Edit} */ it) => html`<span class="mono">${it.schedule}</span>` },
   { name: "Then", cell: (/** @type {Edit} */ it) => html`<span class="mono">${it.to}</span>` },
-  { name: "Later by", tight: true, number: true, cell: (/** @type {Edit} */ it) => `${it.minutes} m` },
-  { name: "Why it may move", cell: (/** @type {Edit} */ it) => html`<span class="muted">${it.reason}</span>` },
+  { name: "Moves by", tight: true, number: true, cell: (/** @type {Edit} */ it) => `${Math.abs(it.minutes)} m ${it.minutes < 0 ? "earlier" : "later"}` },
+  { name: "Why it may move", cell: (/** @type {Edit} */ it) => html`<span class="muted"><${Sentence} text=${it.reason} /></span>` },
 ];
 
 /** Write each edit unless its job has changed meanwhile.
@@ -62,7 +63,7 @@ export function SpreadPanel({ body, done }) {
       },
     });
   return html`<section class="panel" aria-label="spread"><header><h2>Flatten the peak</h2></header><div class="body stack">
-    <div class="row"><label for="within">Jobs may start later by</label><select id="within" value=${within} onChange=${(/** @type {any} */ e) => (setFound(null), setWithin(e.target.value))}>${SPANS.map((each) => html`<option>${each}</option>`)}</select><button disabled=${busy} onClick=${look}>Propose</button></div>
+    <div class="row"><label for="within">Jobs may move by up to</label><select id="within" value=${within} onChange=${(/** @type {any} */ e) => (setFound(null), setWithin(e.target.value))}>${SPANS.map((each) => html`<option value=${each}>${spaced(each)}</option>`)}</select><button disabled=${busy} onClick=${look}>Propose</button></div>
     ${problem && html`<${Trouble} error=${problem} />`}
     ${found && (found.edits.length === 0 ? html`<p>No job needs to move, or none may.</p>` : html`<p class="sentence">${found.edits.length.toLocaleString("en-GB")} jobs move: the fullest minute falls from ${found.before?.starts.toLocaleString("en-GB")} to ${found.after?.starts.toLocaleString("en-GB")} starts.</p>
       ${found.before && html`<p class="muted">The peak was <${When} at=${found.before.at} />.${found.partial ? " There are too many jobs to look at each: this is a part." : ""}</p>`}

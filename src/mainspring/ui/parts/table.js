@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../html.js";
 import { go, remember } from "../router.js";
 import { MOST_ROWS } from "./lists.js";
 
-/** @typedef {{ name: string, cell: (row: any) => any, number?: boolean, tight?: boolean }} Column */
+/** @typedef {{ name: string, cell: (row: any) => any, number?: boolean, tight?: boolean, lead?: boolean }} Column `lead`: names the row, and is not broken */
 
 /** Up to this many rows a table is whole in the document. */
 const WHOLE = 120;
@@ -54,7 +54,10 @@ function useRange(body, count, more) {
   return range;
 }
 
-/** Columns of a long table keep the widths of its first rows: they must not move while it is scrolled.
+/** Rows to come may be a little longer than those that were measured: `9 ms`, then `10 m 12 s`. */
+const SLACK_PX = 24;
+
+/** Columns of a long table keep the widths of its first rows: they must not move while it is scrolled. The widest gives the others room to grow.
  * @param {{ current: HTMLElement | null }} body @param {boolean} isLong */
 function useFixedColumns(body, isLong) {
   useEffect(() => {
@@ -64,14 +67,21 @@ function useFixedColumns(body, isLong) {
       const heads = [...table.querySelectorAll("th")];
       table.classList.remove("fixed");
       for (const head of heads) head.style.width = "";
-      const widths = heads.map((head) => head.offsetWidth);
-      heads.forEach((head, n) => (head.style.width = `${widths[n]}px`));
+      const widths = heads.map((head) => Math.ceil(head.getBoundingClientRect().width));
+      const widest = widths.indexOf(Math.max(...widths));
+      const slack = Math.min(SLACK_PX, Math.floor(widths[widest] / 2 / heads.length));
+      heads.forEach((head, n) => n !== widest && (head.style.width = `${widths[n] + slack}px`));
       table.classList.add("fixed");
     };
     fix();
     addEventListener("resize", fix);
     return () => (removeEventListener("resize", fix), table.classList.remove("fixed"));
   }, [isLong]);
+}
+
+/** @param {Column} column */
+function classOf(column) {
+  return ["number", "tight", "lead"].filter((name) => column[/** @type {"tight"} */ (name)]).join(" ");
 }
 
 /** Room for rows that are not drawn.
@@ -99,13 +109,13 @@ export function Table({ columns, rows, href, id, label, more, chosen, onChoose }
   const drawn = (/** @type {any} */ row, /** @type {number} */ n) => html`<tr key=${id(row)} data-row=${id(row)} aria-rowindex=${isLong ? n + 2 : null} class=${`${n === focused ? "focused" : ""} ${chosen?.has(id(row)) ? "chosen" : ""}`}>
     ${onChoose && html`<td class="tight" data-label=""><input type="checkbox" aria-label=${`select ${id(row)}`} checked=${chosen?.has(id(row))}
       onChange=${() => onChoose(toggled(chosen, id(row)))} /></td>`}
-    ${columns.map((each) => html`<td data-label=${each.name} class=${`${each.number ? "number" : ""} ${each.tight ? "tight" : ""}`}>${each.cell(row)}</td>`)}
+    ${columns.map((each) => html`<td data-label=${each.name} class=${classOf(each)}>${each.cell(row)}</td>`)}
   </tr>`;
   return html`<div class="table">
     <table aria-label=${label} aria-rowcount=${isLong ? rows.length + 1 : null}>
       <thead><tr>
         ${onChoose && html`<th class="tight" data-label="select all shown"><input type="checkbox" aria-label="select all shown" checked=${all} onChange=${chooseAll} /></th>`}
-        ${columns.map((each) => (each.name ? html`<th scope="col" class=${each.number ? "number" : ""}>${each.name}</th>` : html`<td></td>`))}
+        ${columns.map((each) => (each.name ? html`<th scope="col" class=${classOf(each)}>${each.name}</th>` : html`<td></td>`))}
       </tr></thead>
       <tbody ref=${body}>
         ${isLong && space(from * height)}
