@@ -9,17 +9,18 @@ from collections.abc import AsyncIterator, Iterator
 from typing import Any, cast
 
 import asyncpg
+import msgspec
 import pytest
 from postgres_server import Servers, create_shared, drop_database, in_database, literal
 
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL, encode_time
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant
-from mainspring.core.states import FINAL
+from mainspring.core.states import FINAL, State
 from mainspring.operations.runs import MOST_COUNTED
 from mainspring.store import RunFilter
-from mainspring.stores.postgres.history.days import day_of
-from mainspring.stores.postgres.history.partitions import partition_name
+from mainspring.stores.postgres.history.days import SLACK, day_of
+from mainspring.stores.postgres.history.partitions import DAYS_AHEAD, partition_name
 from mainspring.stores.postgres.history.runs import _COUNTS, _list_rows, _list_runs
 from mainspring.stores.postgres.server.connection import Server, connect
 from mainspring.stores.postgres.server.database import Transaction
@@ -155,6 +156,8 @@ class Watched:
         self._statements: dict[str, str] = {}
         self.pages = 0
         self.entries = 0
+        self.days: set[str] = set()
+        """The partitions that the latest plan names, and those that it left out only when it was executed."""
 
     async def fetch(self, query: str, *values: object) -> list[Any]:
         if query not in self._statements:
@@ -165,6 +168,7 @@ class Watched:
         (plan,) = json.loads(await self._connection.fetchval(explained))
         self.pages += plan["Plan"]["Shared Hit Blocks"] + plan["Plan"]["Shared Read Blocks"]
         self.entries += entries_of(plan["Plan"])
+        self.days = days_of(plan["Plan"])
         rows: list[Any] = await self._connection.fetch(query, *values)
         return rows
 
@@ -176,6 +180,13 @@ def entries_of(node: dict[str, Any]) -> int:
     """How many rows the indexes of a plan gave: those that fitted, and those that were read and did not."""
     own = node["Actual Rows"] + node.get("Rows Removed by Filter", 0) if "Index Name" in node else 0
     return int(own * node["Actual Loops"]) + sum(entries_of(child) for child in node.get("Plans", ()))
+
+
+def days_of(node: dict[str, Any]) -> set[str]:
+    """The partitions of history that a plan covers; those that it removes are counted, for they have no names."""
+    own = {node["Relation Name"]} if str(node.get("Relation Name", "")).startswith("history_") else set()
+    own |= {f"{node.get('Alias', 'removed')} {number}" for number in range(node.get("Subplans Removed", 0))}
+    return own.union(*(days_of(child) for child in node.get("Plans", ())))
 
 
 @pytest.fixture
@@ -192,6 +203,15 @@ async def test_a_list_touches_few_pages(watched: Watched, where: RunFilter) -> N
     found = await _list_runs(cast(Transaction, watched), where)
     assert [run.id for run in found] == sorted((run.id for run in found), reverse=True)
     assert watched.pages < PAGES
+
+
+@pytest.mark.parametrize("states", [("failed",), ()], ids=["of a state", "of many classes"])
+async def test_a_list_of_recent_runs_is_planned_for_recent_days(watched: Watched, states: tuple[State, ...]) -> None:
+    where = RunFilter(since=encode_time(NOW - DAY), states=states)
+    assert await _list_runs(cast(Transaction, watched), where)
+    assert 0 < len(watched.days) <= SLACK // DAY + DAYS_AHEAD + 2  # Yesterday besides; the default one has today.
+    assert await _list_runs(cast(Transaction, watched), msgspec.structs.replace(where, since=encode_time(FIRST)))
+    assert len(watched.days) >= DAYS
 
 
 async def test_a_list_is_what_a_look_at_every_row_finds(watched: Watched) -> None:

@@ -7,6 +7,7 @@ from functools import cached_property
 
 from mainspring.core.answers import DELAYS
 from mainspring.core.ids import TAIL
+from mainspring.core.instants import DAY
 from mainspring.core.model import DEFAULT, Attempt, NewRun, Run
 from mainspring.core.states import FINAL, RUNNING, State
 from mainspring.store import Audit, RunFilter
@@ -35,6 +36,8 @@ MANY_CLASSES = 200
 """A filter that fits more classes than this is not answered class by class: each class is searched in every day."""
 TAGGED_CLASSES = 50
 """The same with a tag: beyond this many classes, what has the tag is looked at one by one."""
+RECENT = 10 * DAY
+"""Each first day is another statement, which a session plans and keeps, so only this many have one of their own."""
 FEW_RUNS = 5_000
 """This many runs are filtered one by one in well under 50 ms."""
 
@@ -234,12 +237,21 @@ async def _list_finished(
     if len(classes) > SOME_CLASSES and where.task is None:
         # A filter that fits this many classes mostly fits most runs: they are among the newest of all.
         looked_at = max(NEWEST, 4 * where.limit) if len(classes) <= MANY_CLASSES else None
-        rows = await tx.fetch(queries["list_finished"], *page, states, where.queue, where.tag, looked_at, where.region)
+        asked = (*page, states, where.queue, where.tag, looked_at, where.region)
+        rows = await tx.fetch(_for_days(queries["list_finished"], tx, where), *asked)
         found = rows[0][0] if queries is _COUNTS else len(rows)
         if looked_at is None or found == where.limit:
             return rows
     first_day = max(_first_day(classes), not_before([where.since], tx.now) if where.since else 0)
-    return await tx.fetch(queries["list_classes"], *page, *_columns(classes), first_day, where.tag, where.region)
+    asked = (*page, *_columns(classes), first_day, where.tag, where.region)
+    return await tx.fetch(_for_days(queries["list_classes"], tx, where), *asked)
+
+
+def _for_days(query: str, tx: Transaction, where: RunFilter) -> str:
+    """A query of runs of the last days names the first day as a literal. The others are then left out of its plan: for
+    a month of days, the first plan of a session takes 40 ms, for six 12 ms."""
+    first = not_before([where.since], tx.now) if where.since else 0
+    return query.replace(":since", str(first if first > tx.now - RECENT else 0))
 
 
 async def _list_region(

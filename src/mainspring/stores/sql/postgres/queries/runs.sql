@@ -240,7 +240,7 @@ SELECT count(*) FROM (
   WHERE namespace = $1 AND region = $5 AND region <> 'default' AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~')
   LIMIT $4) AS counted;
 
--- list_classes: finished runs of some classes, newest first: the newest of each, merged
+-- list_classes: finished runs of some classes, newest first: the newest of each, merged. The days before `:since`, a literal, are not even planned
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of, finished_at
@@ -251,10 +251,12 @@ FROM (
     SELECT h.id, h.finished_at FROM mainspring.history AS h
     WHERE h.namespace = $1 AND h.queue = class.queue AND h.task = class.task AND h.state = class.state
       AND h.id >= coalesce($2::text, '') AND h.id < coalesce($3::text, '~') AND h.finished_at >= $8
+      AND h.finished_at >= :since
       AND ($9::text IS NULL OR h.options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR h.region = $10)
     ORDER BY h.id DESC LIMIT $4) AS newest
   ORDER BY newest.id DESC LIMIT $4) AS found
-CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at OFFSET 0) AS run
+CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id AND h.finished_at = newest_at AND h.finished_at >= :since
+                    OFFSET 0) AS run
 ORDER BY id DESC;
 
 -- list_of_job: finished runs of a job, newest first: the newest of each state, merged
@@ -445,11 +447,13 @@ SELECT value::bigint FROM mainspring.facts WHERE name = 'states_of_tags_since';
 -- classes_of_tags_since: from which instant on tags are kept with the classes of their runs
 SELECT value::bigint FROM mainspring.facts WHERE name = 'classes_of_tags_since';
 
--- list_finished: finished runs of too many classes to search one by one, newest first, among a number of the newest
+-- list_finished: finished runs of too many classes to search one by one, newest first, among a number of the newest. The days before
+-- `:since`, a literal, are not even planned
 SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
        idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
        NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (SELECT * FROM mainspring.history WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') ORDER BY id DESC LIMIT $8) AS newest
+FROM (SELECT * FROM mainspring.history
+      WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND finished_at >= :since ORDER BY id DESC LIMIT $8) AS newest
 WHERE namespace = $1 AND state = ANY ($5::text[]) AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR options::jsonb -> 'tags' ? $7)
   AND ($9::text IS NULL OR region = $9)
 LIMIT $4;
