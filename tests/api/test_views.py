@@ -279,6 +279,24 @@ def test_service_levels_say_how_many_starts_were_in_time(private_door: Door, cli
     assert invalid(client.get("/v1/service-levels", params={"since": "soon"})) == ["since"]
 
 
+def test_tallies_of_queues_say_what_came_in_and_what_ended(private_door: Door, client: httpx.Client) -> None:
+    for queue in ("gpu", "gpu", "default"):
+        submit(client, queue=queue)
+    end_all(private_door, queues=("default",))
+    client.post(f"/v1/runs/{submit(client, queue='gpu')}/cancel").raise_for_status()
+    count_events(private_door)
+    found = ok(client.get("/v1/tallies", params={"by": "queue", "bucket": "24h"}))["items"]
+    assert {each["name"]: (each["accepted"], each["succeeded"], each["cancelled"]) for each in found} == {
+        "default": (1, 1, 0),
+        "gpu": (3, 0, 1),
+    }
+    of_gpu = ok(client.get("/v1/tallies", params={"queue": "gpu"}))
+    assert of_gpu["total"]["accepted"] == 3
+    assert ok(client.get("/v1/tallies"))["total"]["accepted"] is None
+    rates = {each["queue"]: each for each in ok(client.get("/v1/queues"))["items"]}["gpu"]
+    assert rates["accepted_per_minute"] > rates["ended_per_minute"] > 0
+
+
 def test_tallies_and_errors_say_up_to_when_events_are_counted(private_door: Door, client: httpx.Client) -> None:
     count_events(private_door)
     paths = ("/v1/tallies", "/v1/service-levels", "/v1/errors")
@@ -346,6 +364,7 @@ def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client
     assert _sums([hours["total"]]) == [("", 3, 3)]
     assert hours["total"]["late_p99"] is not None
     assert ok(client.get("/v1/tallies", params={"by": "job"}))["total"] is None
+    assert invalid(client.get("/v1/tallies", params={"by": "job", "queue": "gpu"})) == ["by"]
     assert invalid(client.get("/v1/tallies", params={"bucket": "5m", "since": "2026-01-01T00:00:00Z",
                                                      "whole": "true"})) == ["bucket"]  # fmt: skip
     groups = ok(client.get("/v1/errors"))["items"]

@@ -26,7 +26,7 @@ from mainspring.core.runs.outcome import (
 from mainspring.core.states import CANCELLED, FAILED, FINAL, PENDING, RUNNING, SKIPPED, SUCCEEDED, TRANSITIONS, State
 from mainspring.errors import InvalidInput
 
-RUN = ClaimedRun(1, "r1", 7, "default", "encode", "w1", 2, 1_000, "{}")
+RUN = ClaimedRun(1, "r1", 7, "default", "encode", "w1", 2, 1_000, "default", "{}")
 ASKED = replace(RUN, cancel_requested_at=1_500, cancel_reason="asked by ann")
 
 claims = st.tuples(st.sampled_from(["r1", "r2", "r3"]), st.integers(1, 3))

@@ -10,6 +10,7 @@ from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.core.model import Event, Failure, Run
 from mainspring.core.runs.errors import generalized, kind_of_error
 from mainspring.core.runs.tallies import (
+    _ENDS,
     MOST_STEPS,
     OUTCOMES,
     Tally,
@@ -23,14 +24,14 @@ from mainspring.core.runs.tallies import (
 
 NOW = 1_900_000_000 * SECOND
 LEVELS = {1: MINUTE}
-kinds = st.sampled_from([*(f"run.{each}" for each in OUTCOMES[:4]), "run.running", "run.retrying", "firing.missed",
-                         "firing.fired", "job.paused"])  # fmt: skip
+kinds = st.sampled_from([*(f"run.{each}" for each in OUTCOMES[:4]), "run.submitted", "run.running", "run.retrying",
+                         "firing.missed", "firing.fired", "job.paused"])  # fmt: skip
 events = st.builds(
     Event,
     kinds,
     st.integers(NOW, NOW + 3 * HOUR),
     st.sampled_from(["default", "other"]),
-    run_id=st.just("r"),
+    run_id=st.sampled_from(["r", None]),
     job=st.sampled_from([None, "a", "b"]),
     task=st.sampled_from(["t", "u"]),
     fire_at=st.none() | st.integers(NOW - HOUR, NOW + HOUR),
@@ -39,6 +40,7 @@ events = st.builds(
     count=st.none() | st.integers(1, 5),
     priority=st.none() | st.integers(1, 3),
     late=st.none() | st.integers(0, HOUR),
+    queue=st.sampled_from([None, "gpu"]),
 )
 
 
@@ -56,7 +58,7 @@ def test_it_does_not_matter_how_events_are_split_into_batches(reported: list[Eve
 
 
 @given(st.lists(events, max_size=30))
-def test_every_end_is_counted_once_for_the_namespace_its_job_and_its_task(reported: list[Event]) -> None:
+def test_every_end_is_counted_once_for_the_namespace_its_job_its_task_and_its_queue(reported: list[Event]) -> None:
     tallies = tally_events(reported)
     for outcome in OUTCOMES:
         ended = [each for each in reported if each.kind in (f"run.{outcome}", f"firing.{outcome}")]
@@ -67,6 +69,12 @@ def test_every_end_is_counted_once_for_the_namespace_its_job_and_its_task(report
         ):
             total = sum(tally.outcomes.get(outcome, 0) for key, tally in tallies.items() if key.kind == kind)
             assert total == sum(each.count or 1 for each in counted)
+    for queue in ("default", "gpu"):
+        own = [each for each in reported if (each.queue or "default") == queue]
+        found = [tally for key, tally in tallies.items() if key.kind == "queue" and key.name == queue]
+        assert sum(tally.accepted for tally in found) == sum(each.kind == "run.submitted" for each in own)
+        ended = [each for each in own if each.kind in _ENDS and each.run_id is not None]
+        assert sum(sum(tally.outcomes.values()) for tally in found) == sum(each.count or 1 for each in ended)
     assert all(key.began_at == period_of(key.kind, key.began_at) for key in tallies)
 
 

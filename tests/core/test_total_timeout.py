@@ -75,7 +75,7 @@ class TestWhatFollowsAFailure:
     def test_a_lost_worker_is_not_followed_by_another_attempt_once_the_time_is_over(self) -> None:
         assert after_loss(1, TEN, "w1", None, NOW - 1).state == PENDING
         assert after_loss(1, TEN, "w1", "asked by ann", NOW).state == CANCELLED
-        run = ClaimedRun(1, "r1", 7, "default", "t", "w1", 2, 1_000, msgspec.json.encode(TEN).decode())
+        run = ClaimedRun(1, "r1", 7, "default", "t", "w1", 2, 1_000, "default", msgspec.json.encode(TEN).decode())
         verdict, report = after_expiry(run, NOW)
         assert (verdict.state, report.state) == (FAILED, FAILED)
         assert verdict.reason == "worker w1 was lost; its total timeout of 10m leaves no time for another attempt"

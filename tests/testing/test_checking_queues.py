@@ -25,5 +25,10 @@ def test_tallies_that_count_another_number_than_ended_are_found() -> None:
     assert history.add("tally", name="succeeded", count=2).found(24).message == (
         "the tallies count 2 that succeeded: more than there are"
     )
+    queue = History().submit("a", queue="gpu").ended("a", "succeeded", queue="gpu").fault("drained")
+    assert 24 not in queue.add("tally", key="gpu", name="succeeded", count=1).add("tally", key="b", count=0).broken()
+    assert queue.add("tally", key="gpu", name="accepted", count=2).found(24).message == (
+        "the tallies count 2 of queue gpu that were accepted: more than there are"
+    )
     fewer = History().submit("a").ended("a", "failed", "failed").fault("drained").add("tally", name="failed", count=0)
     assert fewer.found(24).message == "the tallies count 0 that failed: fewer than there are"

@@ -75,13 +75,15 @@ class Insight:
         since: datetime | None = None,
         until: datetime | None = None,
         bucket: str | None = None,
-        by: Literal["job", "task"] | None = None,
+        by: Literal["job", "task", "queue"] | None = None,
         job: str | None = None,
         task: str | None = None,
+        queue: str | None = None,
         whole: bool = False,
     ) -> records.Tallies:
         """What ended, by period; with `whole`, an entry for each period, also where nothing ended."""
-        query = {**_span(since=since, until=until), "bucket": bucket, "by": by, "job": job, "task": task}
+        query = {**_span(since=since, until=until), "bucket": bucket, "by": by}
+        query |= {"job": job, "task": task, "queue": queue}
         query |= {"whole": True} if whole else {}
         return await self._connection.ask(Request("GET", path_of("tallies"), query), records.Tallies)
 

@@ -415,6 +415,13 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
     priority: int | None = None
     late: Duration | None = None
     """How long after it was due an attempt started."""
+    queue: str | None = None
+    """The queue of the run, where it is another than `default`: the usual run pays nothing for it."""
+
+
+def named_queue(queue: str) -> str | None:
+    """What an event says of the queue of its run."""
+    return None if queue == DEFAULT else queue
 
 
 class EventBatch(msgspec.Struct, frozen=True):

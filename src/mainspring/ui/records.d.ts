@@ -1205,6 +1205,8 @@ export interface Queue {
   regions: QueueRegion[];
   paused_at: string | null;
   paused_why: string;
+  accepted_per_minute?: number;
+  ended_per_minute?: number;
 }
 
 export interface QueueRegion {
@@ -1724,15 +1726,17 @@ export interface TallyBucket {
   late_p99?: number | null;
   took_p50?: number | null;
   took_p95?: number | null;
+  accepted?: number | null;
 }
 
 export interface TallyQuery {
   since?: string;
   until?: string;
   bucket?: string;
-  by?: "job" | "task";
+  by?: "job" | "queue" | "task";
   job?: string;
   task?: string;
+  queue?: string;
   whole?: boolean;
 }
 

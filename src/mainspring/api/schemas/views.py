@@ -78,9 +78,10 @@ class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
     bucket: Width | UnsetType = UNSET
-    by: Literal["job", "task"] | UnsetType = UNSET
+    by: Literal["job", "task", "queue"] | UnsetType = UNSET
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
+    queue: Name | UnsetType = UNSET
     whole: Annotated[bool, Meta(description="an entry for each period, also where nothing ended")] | UnsetType = UNSET
 
 

@@ -41,7 +41,7 @@ def _draw(screen: Screen, found: Sequence[records.Queue], now: Instant) -> None:
     if not found:
         screen.hint("No queue has due runs or workers. Start one with `mainspring worker APP`, or `mainspring up`.")
         return
-    columns = ("QUEUE", "STATE", "DUE", "OLDEST", "RUNNING", "BLOCKED", "WORKERS", "SLOTS")
+    columns = ("QUEUE", "STATE", "DUE", "OLDEST", "RUNNING", "BLOCKED", "IN/MIN", "OUT/MIN", "WORKERS", "SLOTS")
     screen.table(columns, [_row(queue, now) for queue in found], fold=("STATE",))
 
 
@@ -52,5 +52,6 @@ def _row(queue: records.Queue, now: Instant) -> list[Value]:
         state = "active" if queue.workers else "no worker"
     oldest = "" if queue.oldest_due is None else relative(queue.oldest_due, now)
     slots = f"{queue.busy}/{queue.slots}"
-    counts = [str(queue.running), str(queue.blocked), str(queue.workers)]
+    rates = [f"{queue.accepted_per_minute:g}", f"{queue.ended_per_minute:g}"]
+    counts = [str(queue.running), str(queue.blocked), *rates, str(queue.workers)]
     return [queue.queue, state_cell(state), str(queue.due), oldest, *counts, slots]

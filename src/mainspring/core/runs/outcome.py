@@ -12,7 +12,7 @@ import msgspec
 
 from mainspring.core.ids import fraction_of
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, format_duration, format_instant
-from mainspring.core.model import AttemptOutcome, Event, KeptOptions, Report, RunOptions
+from mainspring.core.model import AttemptOutcome, Event, KeptOptions, Report, RunOptions, named_queue
 from mainspring.core.runs.retry import Again, decide
 from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED, State
 from mainspring.core.text import clean
@@ -44,6 +44,7 @@ class ClaimedRun(msgspec.Struct, frozen=True, array_like=True, gc=False):
     worker: str
     attempt: int
     started_at: Instant | None
+    queue: str
     options: str = ""
     """Empty if the store read only this much, because nothing depends on the run's end."""
     losses: int = 0
@@ -125,7 +126,7 @@ def end_attempt(
     kind = "run." + state if state != PENDING else "run.lost" if losses else "run.retrying"
     duration = None if started_at is None else finished_at - started_at
     event = Event(kind, now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker, run.fire_at,
-                  run.attempt + 1, reason, duration)  # fmt: skip
+                  run.attempt + 1, reason, duration, queue=named_queue(run.queue))  # fmt: skip
     return columns, event
 
 
@@ -163,7 +164,8 @@ def after_hand_back(run: ClaimedRun, now: Instant) -> tuple[Next, Event]:
         verdict, kind = Next(PENDING, f"handed back by {run.worker}"), "run.handed_back"
     else:
         verdict, kind = Next(CANCELLED, cancel), "run.cancelled"
-    return verdict, Event(kind, now, run.namespace, run.id, run.job_id, run.job, run.task, run.worker)
+    about = (run.namespace, run.id, run.job_id, run.job, run.task, run.worker)
+    return verdict, Event(kind, now, *about, queue=named_queue(run.queue))
 
 
 def after_expiry(run: ClaimedRun, now: Instant) -> tuple[Next, Report]:

@@ -13,15 +13,16 @@ from typing import Final, Literal, NamedTuple, TypeVar, get_args
 import msgspec
 
 from mainspring.core.instants import HOUR, MINUTE, Duration, Instant
-from mainspring.core.model import Event
+from mainspring.core.model import DEFAULT, Event
 
 K = TypeVar("K")
-Kind = Literal["all", "job", "task", "error", "priority"]
+Kind = Literal["all", "job", "task", "error", "priority", "queue"]
 Outcome = Literal["succeeded", "failed", "cancelled", "skipped", "missed"]
 OUTCOMES: Final[tuple[Outcome, ...]] = get_args(Outcome)
 PERIODS: Final[Mapping[Kind, Duration]] = {
     "all": 5 * MINUTE,
     "priority": 5 * MINUTE,
+    "queue": 5 * MINUTE,
     "job": HOUR,
     "task": HOUR,
     "error": HOUR,
@@ -50,6 +51,8 @@ class Tally(msgspec.Struct, omit_defaults=True):
     took: dict[int, int] = {}
     beyond: int = 0
     """How many starts were later than the service level of their priority."""
+    accepted: int = 0
+    """How many runs were accepted. Counted by queue alone."""
 
     def add(self, other: Tally) -> None:
         """Add what another tally counted."""
@@ -57,6 +60,7 @@ class Tally(msgspec.Struct, omit_defaults=True):
         _add(self.late, other.late)
         _add(self.took, other.took)
         self.beyond += other.beyond
+        self.accepted += other.accepted
 
 
 def _add(into: dict[K, int], more: Mapping[K, int]) -> None:
@@ -94,14 +98,17 @@ def period_of(kind: Kind, at: Instant) -> Instant:
 
 
 def tally_events(events: Iterable[Event], levels: Mapping[int, Duration] = NO_LEVELS) -> dict[TallyKey, Tally]:
-    """What events add to the tallies: for the namespace, for the job and the task that each names, and for the priority
-    of what starts. `levels` are the service levels: how late a run of a priority may start."""
+    """What events add to the tallies: for the namespace, for the job and the task that each names, for the queue of
+    each run, and for the priority of what starts. `levels` are the service levels: how late a run of a priority may
+    start."""
     found: dict[TallyKey, Tally] = {}
     # Equal entries are counted first: there are thousands of them for each tally.
     for (key, part, step, amount), times in Counter(_entries(events, levels)).items():
         tally = found.setdefault(TallyKey(*key), Tally({}, {}, {}))
         if part == "beyond":
             tally.beyond += times
+        elif part == "accepted":
+            tally.accepted += times
         else:
             counts: dict[int | str, int] = getattr(tally, part)
             counts[step] = counts.get(step, 0) + times * amount
@@ -109,7 +116,7 @@ def tally_events(events: Iterable[Event], levels: Mapping[int, Duration] = NO_LE
 
 
 _Key = tuple[str, Kind, Instant, str]
-_Entry = tuple[_Key, Literal["outcomes", "late", "took", "beyond"], int | str, int]
+_Entry = tuple[_Key, Literal["outcomes", "late", "took", "beyond", "accepted"], int | str, int]
 """A tally, the part of it that counts, what is counted there, and how often."""
 _ENDS: Final = {f"{subject}.{outcome}": outcome for subject in ("run", "firing") for outcome in OUTCOMES}
 
@@ -121,7 +128,9 @@ def _entries(events: Iterable[Event], levels: Mapping[int, Duration]) -> Iterato
             yield key, "late", step_of(event.late), 1
             if event.late > levels.get(event.priority, event.late):
                 yield key, "beyond", 0, 1
-        if event.kind == "run.running":
+        if event.kind == "run.submitted":
+            yield _queue_key(event), "accepted", 0, 1
+        elif event.kind == "run.running":
             # A run is late against the instant that it was fired for.
             if event.attempt == 1 and event.fire_at is not None:
                 late = step_of(max(event.at - event.fire_at, 0))
@@ -136,10 +145,16 @@ def _entries(events: Iterable[Event], levels: Mapping[int, Duration]) -> Iterato
 
 
 def _keys(event: Event) -> list[_Key]:
-    """The tallies of a namespace, a job and a task that an event counts in."""
+    """The tallies of a namespace, a job, a task and, of a run, a queue that an event counts in."""
     keys: list[_Key] = [(event.namespace, "all", period_of("all", event.at), "")]
     if event.job is not None:
         keys.append((event.namespace, "job", period_of("job", event.at), event.job))
     if event.task is not None:
         keys.append((event.namespace, "task", period_of("task", event.at), event.task))
+    if event.run_id is not None:
+        keys.append(_queue_key(event))
     return keys
+
+
+def _queue_key(event: Event) -> _Key:
+    return (event.namespace, "queue", period_of("queue", event.at), event.queue or DEFAULT)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from mainspring.core.answers import Backlog, PausedQueue
+from mainspring.core.instants import MINUTE
 from mainspring.core.model import Worker
+from mainspring.core.runs.tallies import PERIODS, Tally, period_of
 from mainspring.core.states import BLOCKED, RUNNING, State
 from mainspring.operations.context import Context
 from mainspring.operations.jobs.options import check_name
@@ -35,8 +37,9 @@ class Queues:
         workers = (await look_around(self._context, namespace)).living()
         paused = {each.queue: each for each in await store.paused_queues(namespace)}
         names = {each.queue for each in backlog} | {queue for each in workers for queue in each.queues} | paused.keys()
-        chosen = sorted(names)[:MOST_QUEUES]
-        return QueueList([await self._queue(store, name, backlog, workers, paused.get(name)) for name in chosen])
+        chosen, rates = sorted(names)[:MOST_QUEUES], await self._rates(store)
+        found = [await self._queue(store, name, backlog, workers, paused.get(name), rates) for name in chosen]
+        return QueueList(found)
 
     async def _queue(
         self,
@@ -45,9 +48,11 @@ class Queues:
         backlog: Sequence[Backlog],
         workers: Sequence[Worker],
         paused: PausedQueue | None,
+        rates: Mapping[str, tuple[float, float]],
     ) -> Queue:
         waiting = [each for each in backlog if each.queue == name and each.count]
         serving = [each for each in workers if name in each.queues]
+        accepted, ended = rates.get(name, (0.0, 0.0))
         priorities: Counter[str] = Counter()
         for each in waiting:
             priorities[str(each.priority)] += each.count
@@ -64,7 +69,23 @@ class Queues:
             regions=_regions(waiting, serving),
             paused_at=None if paused is None else moment(paused.paused_at),
             paused_why="" if paused is None else paused.reason,
+            accepted_per_minute=accepted,
+            ended_per_minute=ended,
         )
+
+    async def _rates(self, store: Store) -> Mapping[str, tuple[float, float]]:
+        """How many runs each queue accepts and ends per minute: by the tallies of the last whole period, and of the one
+        that lasts."""
+        now = store.now()
+        first = period_of("queue", now - PERIODS["queue"])
+        rows = await store.list_tallies(self._context.namespace, "queue", first, now, limit=2 * MOST_QUEUES)
+        minutes, found = (now - first) / MINUTE, dict[str, Tally]()
+        for key, tally in rows:
+            found.setdefault(key.name, Tally({}, {}, {})).add(tally)
+        return {
+            name: (round(tally.accepted / minutes, 1), round(sum(tally.outcomes.values()) / minutes, 1))
+            for name, tally in found.items()
+        }
 
     async def _count(self, store: Store, queue: str, state: State) -> int:
         where = RunFilter(self._context.namespace, (state,), queue=queue, limit=MOST_COUNTED)
@@ -86,7 +107,7 @@ class Queues:
         found = await store.pause_queue(context.namespace, queue, paused=paused, reason=reason, audit=audit)
         backlog = [each for each in await store.backlog(MOST_COUNTED) if each.namespace == context.namespace]
         workers = (await look_around(context, context.namespace)).living()
-        return await self._queue(store, queue, backlog, workers, found)
+        return await self._queue(store, queue, backlog, workers, found, await self._rates(store))
 
     async def gates(self) -> Gates:
         """How full gates are, and the longest lines."""

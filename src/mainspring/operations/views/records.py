@@ -118,6 +118,9 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True):
     regions: list[QueueRegion]
     paused_at: Moment | None
     paused_why: str
+    accepted_per_minute: float = 0.0
+    """How many runs came in, over the last five to ten minutes: as they are counted, a moment late."""
+    ended_per_minute: float = 0.0
 
 
 class Queues(msgspec.Struct, frozen=True):
@@ -208,6 +211,8 @@ class TallyBucket(msgspec.Struct, frozen=True, kw_only=True):
     late_p99: float | None = None
     took_p50: float | None = None
     took_p95: float | None = None
+    accepted: int | None = None
+    """How many runs were accepted in the period; None unless tallies are of queues."""
 
 
 class Tallies(msgspec.Struct, frozen=True):
@@ -221,7 +226,7 @@ class Tallies(msgspec.Struct, frozen=True):
     partial: bool
     """Whether there are more than were read: ask for a shorter span, or for larger buckets."""
     total: TallyBucket | None = None
-    """All of it together; None where each job or task is counted (`by`), or nothing ended."""
+    """All of it together; None where each job, task or queue is counted (`by`), or nothing ended."""
 
 
 class ServiceLevel(msgspec.Struct, frozen=True, kw_only=True):

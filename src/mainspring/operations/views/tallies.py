@@ -60,33 +60,38 @@ class Tallied:
         since: datetime | None = None,
         until: datetime | None = None,
         bucket: Length | None = None,
-        by: Literal["job", "task"] | None = None,
+        by: Literal["job", "task", "queue"] | None = None,
         job: str | None = None,
         task: str | None = None,
+        queue: str | None = None,
         whole: bool = False,
     ) -> Tallies:
-        """What ended from `since` (a day ago) to `until` (now), by period: of the namespace, of one job or task, or of
-        each job or task (`by`). A bucket is a multiple of five minutes; of jobs and tasks, of an hour. The `whole` span
-        has an entry for each period, also where nothing ended."""
-        if sum(each is not None for each in (by, job, task)) > 1:
-            raise InvalidInput("by", by, "is given together with a job or a task", "give one of by, job and task")
+        """What ended from `since` (a day ago) to `until` (now), by period: of the namespace, of one job, task or queue,
+        or of each of them (`by`). A bucket is a multiple of five minutes; of jobs and tasks, of an hour. The `whole`
+        span has an entry for each period, also where nothing ended."""
+        given: dict[Kind, str | None] = {"job": job, "task": task, "queue": queue}
+        named: list[tuple[Kind, str]] = [(kind, name) for kind, name in given.items() if name is not None]
+        if len(named) + (by is not None) > 1:
+            raise InvalidInput(
+                "by", by, "is given together with a job, a task or a queue", "give one of by, job, task and queue"
+            )
         store = await self._context.open()
-        kind: Kind = by or ("job" if job is not None else "task" if task is not None else "all")
+        kind, name = named[0] if named else (by or "all", None)
         width = _width(kind, bucket)
         last = store.now() if until is None else from_datetime(until, "until")
         first = last - DAY if since is None else from_datetime(since, "since")
         counted = (await store.tallied(), await _counted_until(store))
         rows = await store.list_tallies(
-            self._context.namespace, kind, period_of(kind, first), last, name=job or task, limit=MOST_ROWS + 1
+            self._context.namespace, kind, period_of(kind, first), last, name=name, limit=MOST_ROWS + 1
         )
         found = _merged(rows[:MOST_ROWS], width)
         if whole and by is None:
-            found = _every_period(found, first, last, width, job or task or "")
-        items = [_bucket(at, name, tally) for (at, name), tally in found.items()]
+            found = _every_period(found, first, last, width, name or "")
+        items = [_bucket(at, each, tally, kind) for (at, each), tally in found.items()]
         total = Tally({}, {}, {})
         for _, tally in rows[:MOST_ROWS]:
             total.add(tally)
-        summed = _bucket(first, job or task or "", total) if rows and by is None else None
+        summed = _bucket(first, name or "", total, kind) if rows and by is None else None
         return Tallies(items, format_duration(width), *counted, len(rows) > MOST_ROWS, summed)
 
     async def service_levels(self, *, since: datetime | None = None, until: datetime | None = None) -> ServiceLevels:
@@ -226,10 +231,11 @@ def _every_period(
     return dict(sorted((every | found).items()))
 
 
-def _bucket(at: Instant, name: str, tally: Tally) -> TallyBucket:
+def _bucket(at: Instant, name: str, tally: Tally, kind: Kind) -> TallyBucket:
     return TallyBucket(
         at=moment(at),
         name=name,
+        accepted=tally.accepted if kind == "queue" else None,
         **tally.outcomes,
         late_p50=_seconds(quantile(tally.late, 0.5)),
         late_p99=_seconds(quantile(tally.late, 0.99)),

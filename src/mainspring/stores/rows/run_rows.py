@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.core.answers import DELAYS, Change, Delay, RunFilter
 from mainspring.core.instants import DAY, Duration
-from mainspring.core.model import Event, KeptOptions, NewRun, Run
+from mainspring.core.model import Event, KeptOptions, NewRun, Run, named_queue
 from mainspring.core.states import RUNNING, UNFINISHED, State
 from mainspring.errors import Conflict, NotFound
 
@@ -68,7 +68,8 @@ def common_values(run: NewRun) -> tuple[object, ...]:
 
 def submitted(run: NewRun) -> Event:
     """A run was accepted."""
-    return Event("run.submitted", run.created_at, run.namespace, run.id, run.job_id, run.job, run.task)
+    about = (run.namespace, run.id, run.job_id, run.job, run.task)
+    return Event("run.submitted", run.created_at, *about, queue=named_queue(run.queue))
 
 
 def noted(runs: Sequence[NewRun], events: Collection[Event]) -> list[Change]:

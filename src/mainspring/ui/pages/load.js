@@ -73,10 +73,10 @@ function Chosen({ at, width, filter }) {
 const OUTCOMES = /** @type {const} */ (["succeeded", "failed", "missed", "skipped", "cancelled"]);
 
 /** What ended in the past day or week, by period, as the tallies have it.
- * @param {{ span: string, chosen: string | null }} given */
-function Past({ span, chosen }) {
+ * @param {{ span: string, chosen: string | null, queue?: string }} given */
+function Past({ span, chosen, queue }) {
   const bucket = WIDTHS[span] ?? "5m";
-  const tallies = useResource("/v1/tallies", { since: since(span), bucket, whole: true }, (news) => news.more);
+  const tallies = useResource("/v1/tallies", { since: since(span), bucket, queue, whole: true }, (news) => news.more);
   return html`<${Loaded} of=${tallies}>${(/** @type {import("../records.d.ts").Tallies} */ found) => {
     const items = found.items.map((each) => ({ at: each.at, starts: OUTCOMES.reduce((sum, name) => sum + (each[name] ?? 0), 0), busy: 0 }));
     const peak = items.reduce((most, each) => (each.starts > most.starts ? each : most), items[0]);
@@ -89,13 +89,18 @@ function Past({ span, chosen }) {
   }}</${Loaded}>`;
 }
 
+/** @param {{ name: string, words: URLSearchParams }} given */
+function FilterBy({ name, words }) {
+  return html`<input aria-label=${name} placeholder=${name} value=${words.get(name) ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value })} />`;
+}
+
 export default function LoadPage() {
   const words = place.value.query;
   const span = words.get("span") ?? "24h";
   const isPast = words.get("when") === "past";
   const views = html`<nav class="spans" aria-label="when">${[["", "coming"], ["past", "past"]].map(([each, name]) => html`<a href=${to("/load", { ...Object.fromEntries(words), when: each, at: "" })} aria-current=${(each === "past") === isPast ? "true" : null}>${name}</a>`)}</nav>`;
   const spans = html`<${Spans} chosen=${span} choices=${["24h", "7d"]} />`;
-  if (isPast) return html`<${Head} title="Load" /><div class="toolbar">${views}${spans}</div><${Past} span=${span} chosen=${words.get("at")} />`;
+  if (isPast) return html`<${Head} title="Load" /><div class="toolbar">${views}${spans}<${FilterBy} name="queue" words=${words} /></div><${Past} span=${span} chosen=${words.get("at")} queue=${words.get("queue") || undefined} />`;
   return html`<${Ahead} words=${words} span=${span} views=${[views, spans]} />`;
 }
 
@@ -108,7 +113,7 @@ function Ahead({ words, span, views }) {
   const load = useResource("/v1/load", { from: from.toISOString(), to: new Date(from.getTime() + lengthOf(span)).toISOString(), bucket: WIDTHS[span] ?? "5m", ...filter }, (news) => news.more);
   return html`<${Head} title="Load" /><div class="toolbar">${views}
       <nav class="spans" aria-label="measure">${MEASURES.map(([each, name]) => html`<a href=${to("/load", { ...Object.fromEntries(words), measure: each })} aria-current=${each === measure ? "true" : null}>${name}</a>`)}</nav>
-      ${["queue", "tag"].map((name) => html`<input aria-label=${name} placeholder=${name} value=${words.get(name) ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value })} />`)}</div>
+      ${["queue", "tag"].map((name) => html`<${FilterBy} name=${name} words=${words} />`)}</div>
     <${Loaded} of=${load}>${(/** @type {Planned} */ found) => found.items.length === 0 || !found.peak
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
       : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts${found.capacity > 0 ? `, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy` : ", and no worker has a slot"} · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>

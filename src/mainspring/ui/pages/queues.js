@@ -53,6 +53,7 @@ function One({ queue, then }) {
     <div class="body stack">
       <${Trouble} queue=${queue} />
       <dl class="numbers"><div><dt>due</dt><dd>${bounded(queue.due)}</dd></div><div><dt>running</dt><dd>${bounded(queue.running)}</dd></div><div><dt>blocked</dt><dd>${bounded(queue.blocked)}</dd></div>
+        <div><dt>in per minute</dt><dd>${queue.accepted_per_minute}</dd></div><div><dt>out per minute</dt><dd>${queue.ended_per_minute}</dd></div>
         <div><dt>workers</dt><dd>${queue.workers}</dd></div></dl>
       ${queue.slots > 0 && html`<p class="row"><${Meter} used=${queue.busy} of=${queue.slots} /><span class="muted">${queue.busy} of ${queue.slots} slots of its workers are busy</span></p>`}
       <p class="muted">${queue.oldest_due ? html`The oldest was due <${When} at=${queue.oldest_due} plain />.` : "Nothing is due."}

@@ -32,10 +32,10 @@ from mainspring.operations.views.tallies import Tallied, is_error_place
 
 
 async def show_tallies(request: Request) -> Response:
-    """What ended, by period: of the namespace, of a job or a task, or of each of them (`by`). The counts are kept, so
-    they lag events by a moment, and cost the same whatever there is. There are none by queue: they are counted from the
-    events, and a queue in each event would make every submission and every end write more."""
-    words = asked(request, "bucket", "by", "job", "task", "whole", moments=("since", "until"))
+    """What ended, by period: of the namespace, of a job, a task or a queue, or of each of them (`by`). Those of queues
+    also count what was accepted. The counts are kept, so they lag events by a moment, and cost the same whatever there
+    is."""
+    words = asked(request, "bucket", "by", "job", "task", "queue", "whole", moments=("since", "until"))
     return Response(200, await Tallied(Acting(request).context).tallies(**words))
 
 

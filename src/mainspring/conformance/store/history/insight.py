@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
@@ -17,16 +19,20 @@ from mainspring.conformance.store.samples import (
     in_line,
     new_id,
     number_all,
+    recover_the_rest,
     submit,
+    success,
     take,
+    trigger,
 )
 from mainspring.core.answers import SeenFailure
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND
+from mainspring.core.model import Claim, Report
 from mainspring.core.runs.errors import kind_of_error
 from mainspring.core.runs.tallies import Tally, TallyKey, tally_events
 from mainspring.core.schedules.triggers import after
 from mainspring.errors import NotFound
-from mainspring.store import Store
+from mainspring.store import RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
 
@@ -136,6 +142,41 @@ class InsightSuite:
         assert await store.list_tallies("default", "job", now, now + 1, name="b") == found[1:]
         assert await store.list_tallies("default", "job", now + 1, now + DAY) == []
         assert await store.list_tallies("other", "job", now, now + 1) == []
+
+    async def test_tallies_of_queues_are_what_the_history_says(self, store: Store, clock: ManualClock) -> None:
+        worker, queues = a_worker("w", queues=("gpu", "default")), ("gpu", "default")
+        for queue in queues:
+            await submit(store, a_run(clock, queue=queue))
+            await self._end(store, await take(store, worker))
+            await store.create_job(a_job(clock, f"of-{queue}", queue=queue))
+            await trigger(store, clock, f"of-{queue}", "once")
+            await trigger(store, clock, f"of-{queue}", "twice")
+            fails, later = a_run(clock, queue=queue), a_run(clock, queue=queue, due_at=clock.now() + HOUR)
+            await submit(store, fails, later, a_run(clock, queue=queue, after=(fails.id,)))
+            await submit(store, gated(clock, "g", queue=queue), in_line(clock, "line", queue=queue))
+            await store.request_cancel("default", later.id, "no longer needed")
+            await self._end(store, await store.claim_these(worker, [(fails.id, 0)], TTL), failure)
+            kept, *others = await take(store, worker)
+            await self._end(store, others)
+            await store.request_cancel("default", kept.run_id, "stop")
+            assert await store.hand_back([(kept.run_id, kept.token)]) == 1
+            await recover_the_rest(store)
+        events = [event for batch in await number_all(store) for event in batch.events]
+        assert {event.queue for event in events} == {"gpu", None}, "the usual queue is not written"
+        found: dict[str, Tally] = {}
+        for key, tally in tally_events(events).items():
+            if key.kind == "queue":
+                found.setdefault(key.name, Tally({}, {}, {})).add(tally)
+        for queue in queues:
+            runs = await store.list_runs(RunFilter(queue=queue))
+            assert found[queue].accepted == len(runs) == 8
+            assert found[queue].outcomes == dict(Counter(run.state for run in runs))
+            assert set(found[queue].outcomes) == {"succeeded", "failed", "cancelled", "skipped"}
+            assert sum(found[queue].late.values()) == 2, "those of firings, at their first attempt"
+
+    async def _end(self, store: Store, claims: Sequence[Claim], report: Callable[[Claim], Report] = success) -> None:
+        assert claims
+        assert set(await store.report([report(claim) for claim in claims])) == {"accepted"}
 
     async def test_the_latest_tallies_of_several_names(self, store: Store, clock: ManualClock) -> None:
         now = clock.now() // HOUR * HOUR

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant
-from mainspring.core.model import Claim, Event, RunOptions, Worker
+from mainspring.core.model import Claim, Event, RunOptions, Worker, named_queue
 from mainspring.core.runs.outcome import is_suspect
 from mainspring.core.runs.priority import STEPS, Ordering, rank
 from mainspring.errors import StoreError
@@ -319,7 +319,7 @@ async def take(tx: Transaction, worker: Worker, chosen: Sequence[Record], ttl: D
     tx.events += [
         Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, row["job_id"], claim.job,
               claim.task, worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority,
-              late=max(tx.now - claim.due_at, 0))
+              late=max(tx.now - claim.due_at, 0), queue=named_queue(row["queue"]))
         for claim, row in zip(claims, chosen, strict=True)
     ]  # fmt: skip
     return claims

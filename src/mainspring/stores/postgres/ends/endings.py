@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from types import MappingProxyType
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Event
+from mainspring.core.model import Event, named_queue
 from mainspring.core.runs.dependency import GENERATION_COST, JUDGED_AT_ONCE, judge_dependants
 from mainspring.core.runs.outcome import Ended, Next, unattempted
 from mainspring.core.runs.regions import home_of
@@ -68,13 +68,13 @@ async def _move(tx: Transaction, verdicts: dict[str, Next]) -> list[Ended]:
         row = rows[run.id]
         tx.events.append(
             Event("run." + run.state, tx.now, run.namespace, run.id, run.job_id, row["job"], row["task"], None,
-                  run.fire_at, reason=run.reason)
+                  run.fire_at, reason=run.reason, queue=named_queue(row["queue"]))
         )  # fmt: skip
     return ended
 
 
 def _ended(row: Record, verdict: Next) -> Ended:
-    run_id, namespace, _, _, job_id, _, fire_at, region, idx, dependants, lines, gates, options = row
+    run_id, namespace, _, _, job_id, _, fire_at, region, idx, dependants, lines, gates, options, _ = row
     return Ended(run_id, namespace, verdict.state, verdict.reason, job_id, fire_at, region, idx, dependants, lines,
                  gates, False, options)  # fmt: skip
 

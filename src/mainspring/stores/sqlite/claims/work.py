@@ -250,7 +250,7 @@ def take(tx: Transaction, worker: Worker, chosen: Sequence[int], until: Instant)
 
 def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Claim]:
     try:
-        taken, jobs = tx.execute(_Q["taken"], (_encode(seqs).decode(),)).fetchone()
+        taken, jobs, queues = tx.execute(_Q["taken"], (_encode(seqs).decode(),)).fetchone()
     except sqlite3.DataError:  # Large arguments: together they are longer than a text may be.
         if len(seqs) == 1:
             raise
@@ -260,8 +260,8 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
     tx.events += [
         Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
               worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority,
-              late=max(tx.now - claim.due_at, 0))
-        for claim, job_id in zip(claims, _read_names(jobs), strict=True)
+              late=max(tx.now - claim.due_at, 0), queue=queue)
+        for claim, job_id, queue in zip(claims, _read_names(jobs), _read_names(queues), strict=True)
     ]  # fmt: skip
     return claims
 

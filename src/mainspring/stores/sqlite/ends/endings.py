@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Edge, Event
+from mainspring.core.model import Edge, Event, named_queue
 from mainspring.core.runs.dependency import (
     GENERATION_COST,
     JUDGED_AT_ONCE,
@@ -76,10 +76,22 @@ def _move(tx: Transaction, endings: Iterable[tuple[str, Next]]) -> list[Ended]:
     tx.executemany(_Q["drop_edges"], [(run_id,) for run_id, row in rows.items() if row[4] == BLOCKED])
     ended = []
     for run_id, row in rows.items():
-        _, _, namespace, task, _, job_id, job, fire_at, region, idx, dependants, lines, gates, options = row
+        _, _, namespace, task, _, job_id, job, fire_at, region, idx, dependants, lines, gates, options, queue = row
         state, reason = verdicts[run_id].state, verdicts[run_id].reason
         tx.events.append(
-            Event(f"run.{state}", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason)
+            Event(
+                f"run.{state}",
+                tx.now,
+                namespace,
+                run_id,
+                job_id,
+                job,
+                task,
+                None,
+                fire_at,
+                reason=reason,
+                queue=named_queue(queue),
+            )
         )
         names = None if gates is None else _names.decode(gates)
         ended.append(Ended(run_id, namespace, state, reason, job_id, fire_at, region, idx, dependants, lines,

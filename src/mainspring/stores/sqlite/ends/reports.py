@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core.model import Amendment, Event, Report
+from mainspring.core.model import Amendment, Event, Report, named_queue
 from mainspring.core.runs.outcome import (
     ClaimedRun,
     Ended,
@@ -108,7 +108,7 @@ class Endings:
         duration = None if started_at is None else finished_at - started_at
         self._tx.events.append(
             Event("run.succeeded", now, run.namespace, run.id, None, None, run.task, run.worker, None, run.attempt + 1,
-                  "", duration)
+                  "", duration, queue=named_queue(run.queue))
         )  # fmt: skip
 
     def add(self, run: ClaimedRun, verdict: Next, report: Report, *, losses: int = 0) -> None:

@@ -11,7 +11,7 @@ import sqlite3
 import msgspec
 
 from mainspring.core.instants import Instant
-from mainspring.core.model import Claim, Event, NewRun, Worker
+from mainspring.core.model import Claim, Event, NewRun, Worker, named_queue
 from mainspring.stores.rows.run_rows import common_values
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -52,13 +52,14 @@ def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Clai
     rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
     tx.execute(_Q["clear"])
     claims = []
-    for created_at, job_id, *values in rows:
+    for queue, created_at, job_id, *values in rows:
         claim = Claim(*values)
         late = max(tx.now - claim.due_at, 0)
         about = (claim.namespace, claim.run_id, job_id, claim.job, claim.task)
+        named, more = named_queue(queue), (worker.id, claim.fire_at, 1)
         tx.events += (
-            Event("run.submitted", created_at, *about),
-            Event("run.running", tx.now, *about, worker.id, claim.fire_at, 1, priority=claim.priority, late=late),
+            Event("run.submitted", created_at, *about, queue=named),
+            Event("run.running", tx.now, *about, *more, priority=claim.priority, late=late, queue=named),
         )
         claims.append(claim)
     return claims
@@ -70,4 +71,7 @@ def take_in(tx: Transaction) -> None:
         tx.execute(_Q["note"])
         rows = tx.execute(_Q["take_in"]).fetchall()
         tx.execute(_Q["clear"])
-        tx.events += [Event("run.submitted", *row) for row in rows]
+        tx.events += [
+            Event("run.submitted", at, namespace, run_id, job_id, job, task, queue=named_queue(queue))
+            for queue, at, namespace, run_id, job_id, job, task in rows
+        ]

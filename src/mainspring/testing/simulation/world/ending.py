@@ -9,12 +9,14 @@ from mainspring.core.instants import EARLIEST, LATEST
 from mainspring.core.model import Job
 from mainspring.core.runs.regions import home_of
 from mainspring.core.runs.tallies import OUTCOMES, Tally
+from mainspring.core.states import FINAL
 from mainspring.services.chores.tally_keeper import TallyKeeper
 from mainspring.store import RunFilter, Store
 from mainspring.testing.simulation.load.workload import NAMESPACE
 from mainspring.testing.simulation.ports.scribe import Scribe, as_json
 
 _ALL = 1_000_000
+_OF_RUNS = [outcome for outcome in OUTCOMES if outcome in FINAL]
 
 
 async def record_end(store: Store, scribe: Scribe, clock: Clock) -> None:
@@ -46,6 +48,13 @@ async def record_tallies(store: Store, scribe: Scribe, clock: Clock) -> None:
         total.add(tally)
     for outcome in OUTCOMES:
         scribe.write("tally", "end", clock, name=outcome, count=total.outcomes.get(outcome, 0))
+    queues = {run.queue: Tally({}, {}, {}) for run in await store.list_runs(RunFilter(NAMESPACE, limit=_ALL))}
+    for key, tally in await store.list_tallies(NAMESPACE, "queue", EARLIEST, LATEST, limit=_ALL):
+        queues.setdefault(key.name, Tally({}, {}, {})).add(tally)
+    for queue, tally in sorted(queues.items()):
+        scribe.write("tally", "end", clock, key=queue, name="accepted", count=tally.accepted)
+        for outcome in _OF_RUNS:
+            scribe.write("tally", "end", clock, key=queue, name=outcome, count=tally.outcomes.get(outcome, 0))
 
 
 async def _record_firings(store: Store, scribe: Scribe, clock: Clock, job: Job) -> None:

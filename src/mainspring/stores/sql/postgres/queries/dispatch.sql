@@ -36,14 +36,14 @@ taken AS (
   SET state = 'running', token = token + 1, worker = $9, claimed_until = (SELECT until FROM look), started_at = greatest($5, due_at),
       reason = ''
   WHERE ctid = ANY (ARRAY(SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE special)))
-  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
+  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at, queue),
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            '{"kind":"run.running","at":' || started_at || ',"namespace":' || to_json(namespace) || ',"run_id":' || to_json(id)
            || coalesce(',"job_id":' || to_json(job_id), '') || coalesce(',"job":' || to_json(job), '') || ',"task":' || to_json(task)
            || ',"worker":' || to_json($9::text) || coalesce(',"fire_at":' || fire_at, '') || ',"attempt":' || attempt + 1 || ',"priority":' || priority
-           || ',"late":' || started_at - due_at || '}', ',')
+           || ',"late":' || started_at - due_at || CASE WHEN queue = 'default' THEN '}' ELSE ',"queue":' || to_json(queue) || '}' END, ',')
          || ']', $5
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,
@@ -53,7 +53,7 @@ WHERE f.special OR t.id IS NOT NULL;
 
 -- delivered: those of some runs that a worker may have, locked; columns as in work.sql: candidates
 SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
-       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates, r.queue
 FROM mainspring.runs AS r
 WHERE r.id = ANY ($2::text[]) AND r.state = 'pending' AND r.namespace = $3 AND r.due_at <= $4 AND r.task = ANY ($5::text[])
   AND r.queue = ANY ($6::text[]) AND r.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $3))

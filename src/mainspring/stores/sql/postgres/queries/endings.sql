@@ -1,17 +1,17 @@
 -- For `claimed_until IS NOT NULL` see work.sql.
 
 -- lock_running: what must be known of running runs that stand in no line, to end or give back their attempts
-SELECT seq, id, token, namespace, task, worker, attempt, started_at, options, losses, cancel_requested_at, cancel_reason, job_id, job,
+SELECT seq, id, token, namespace, task, worker, attempt, started_at, queue, options, losses, cancel_requested_at, cancel_reason, job_id, job,
        fire_at, region, idx, dependants, lines, gates
 FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines = 0 ORDER BY id FOR UPDATE;
 
 -- lock_running_in_lines: the same of those that stand in lines, whose locks are taken first
-SELECT seq, id, token, namespace, task, worker, attempt, started_at, options, losses, cancel_requested_at, cancel_reason, job_id, job,
+SELECT seq, id, token, namespace, task, worker, attempt, started_at, queue, options, losses, cancel_requested_at, cancel_reason, job_id, job,
        fire_at, region, idx, dependants, lines, gates
 FROM mainspring.runs WHERE id = ANY ($1::text[]) AND claimed_until IS NOT NULL AND lines > 0 ORDER BY id FOR UPDATE;
 
 -- lock_unstarted: what must be known of runs to end them before they start
-SELECT id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options
+SELECT id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options, queue
 FROM mainspring.runs WHERE id = ANY ($1::text[]) AND state IN ('blocked', 'pending') ORDER BY id FOR UPDATE;
 
 -- lock_run: the state of a run that has not ended
@@ -46,12 +46,13 @@ kept AS (
   FROM gone AS r
   JOIN unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[], $6::bigint[], $7::text[], $8::text[])
     AS e (id, state, outcome, reason, started_at, finished_at, result, error) ON e.id = r.id
-  RETURNING id, namespace, task, worker, state, reason, attempt, finished_at - started_at AS duration),
+  RETURNING id, namespace, queue, task, worker, state, reason, attempt, finished_at - started_at AS duration),
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            '{"kind":"run.' || state || '","at":' || $9::bigint || ',"attempt":' || attempt || ',"run_id":' || to_json(id)
            || ',"namespace":' || to_json(namespace) || ',"task":' || to_json(task) || ',"worker":' || to_json(worker)
+           || CASE WHEN queue = 'default' THEN '' ELSE ',"queue":' || to_json(queue) END
            || CASE WHEN reason = '' THEN '' ELSE ',"reason":' || to_json(reason) END || coalesce(',"duration":' || duration, '') || '}',
            ',') || ']', $9
   FROM kept HAVING count(*) > 0)

@@ -5,7 +5,7 @@
 -- server's time. The outer limit is reached before later places are looked at. Places in paused queues are passed over, by an array that is
 -- read once: a join could change their order.
 SELECT r.id, r.token + 1 AS token, r.task, r.args, r.options, r.attempt, r.losses, r.priority, r.due_at, r.namespace, r.job, r.fire_at,
-       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates, place.number
+       r.idx, (SELECT mainspring.store_now($1)) AS store_now, r.job_id, r.seq, r.special, r.gates, place.queue, place.number
 FROM unnest($2::text[], $3::text[], $4::smallint[], $5::bigint[], $6::bigint[]) WITH ORDINALITY
      AS place (queue, region, priority, due_from, seq_from, number)
 CROSS JOIN LATERAL (
@@ -42,13 +42,14 @@ taken AS (
       reason = ''
   WHERE ctid = ANY (ARRAY(
     SELECT spot FROM found WHERE NOT EXISTS (SELECT FROM found WHERE special) ORDER BY priority * $15::bigint + due_at, seq LIMIT $10))
-  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at),
+  RETURNING id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until, job_id, started_at, queue),
 logged AS (
   INSERT INTO mainspring.outbox (count, events, created_at)
   SELECT count(*), '[' || string_agg(
            $16::text || started_at || ',"attempt":' || attempt + 1 || ',"priority":' || priority || ',"late":' || started_at - due_at || ',"run_id":' || to_json(id) || ',"task":' || to_json(task)
            || CASE WHEN job_id IS NULL THEN '}' ELSE
-                ',"job_id":' || to_json(job_id) || coalesce(',"job":' || to_json(job), '') || coalesce(',"fire_at":' || fire_at, '') || '}' END,
+                ',"job_id":' || to_json(job_id) || coalesce(',"job":' || to_json(job), '') || coalesce(',"fire_at":' || fire_at, '')
+                || CASE WHEN queue = 'default' THEN '}' ELSE ',"queue":' || to_json(queue) || '}' END END,
            ',') || ']', $8
   FROM taken HAVING count(*) > 0)
 SELECT t.id, t.token, t.task, t.args, t.options, t.attempt, t.losses, t.priority, t.due_at, t.namespace, t.job, t.fire_at, t.idx,

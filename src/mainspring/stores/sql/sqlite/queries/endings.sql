@@ -1,5 +1,5 @@
 -- unstarted: what must be known of a run to end it before it starts
-SELECT seq, id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options
+SELECT seq, id, namespace, task, state, job_id, job, fire_at, region, idx, dependants, lines, gates, options, queue
 FROM runs WHERE id = ? AND state IN ('blocked', 'pending');
 
 -- to_history: move runs to history, first half

@@ -13,7 +13,7 @@ SELECT 'pending', id, args, special, namespace, queue, region, task, options, pr
        key, retry_of, created_at
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
-RETURNING created_at, namespace, id, job_id, job, task;
+RETURNING queue, created_at, namespace, id, job_id, job, task;
 
 -- fitting: how many there are, how many of them a worker could start at once, and whether anything stands in the queue
 SELECT count(*), count(*) FILTER (WHERE NOT special AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
@@ -28,7 +28,7 @@ SELECT 'running', 1, ?1, ?2, ?3, id, args, special, namespace, queue, region, ta
        expires_at, job_id, job, fire_at, idx, key, retry_of, created_at
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
-RETURNING created_at, job_id, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until;
+RETURNING queue, created_at, job_id, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until;
 
 -- note: the audit trail of it, before it is taken in: of what is not known yet
 INSERT INTO audit (namespace, at, subject, action, target, after, request_id)

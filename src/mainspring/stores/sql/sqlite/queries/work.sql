@@ -20,11 +20,11 @@ SELECT id, namespace, gates, losses, options, CASE WHEN attempt = 0 THEN expires
 UPDATE runs SET state = 'running', token = token + 1, worker = ?1, claimed_until = ?2, started_at = max(?3, due_at), reason = ''
 WHERE seq IN (SELECT value FROM json_each(?4)) AND state = 'pending';
 
--- taken: what a worker is given of the runs that it has claimed, and their jobs, in the order asked (faster than RETURNING, and as two texts
+-- taken: what a worker is given of the runs that it has claimed, and their jobs and queues, in the order asked (faster than RETURNING, and as three texts
 -- faster than row by row)
 SELECT json_group_array(json_array(
          runs.id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until)),
-       json_group_array(job_id)
+       json_group_array(job_id), json_group_array(nullif(queue, 'default'))
 FROM json_each(?) CROSS JOIN runs ON runs.seq = json_each.value;
 
 -- gate_free: how many more may enter a gate
@@ -52,8 +52,8 @@ WHERE cancel_requested_at IS NOT NULL AND state = 'running' AND id IN (SELECT va
 -- running: what the end of runs must know of them, as one text; unless all of it is asked for, less of those on whose end nothing depends
 SELECT json_group_array(
          CASE WHEN NOT ?2 AND cancel_requested_at IS NULL AND coalesce(job_id, job, fire_at, gates) IS NULL AND dependants = 0 AND lines = 0
-         THEN json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at)
-         ELSE json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, options, losses,
+         THEN json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, queue)
+         ELSE json_array(seq, runs.id, token, namespace, task, worker, attempt, started_at, queue, options, losses,
                          cancel_requested_at, cancel_reason, job_id, job, fire_at, region, idx, dependants, lines, json(gates)) END)
 FROM json_each(?1) CROSS JOIN runs ON runs.id = json_each.value WHERE state = 'running';
 
