@@ -288,6 +288,7 @@ def error_row(kind: type[errors.MainspringError]) -> tuple[str, str, str, str, s
     """An exception: its parent, meaning, exit code of the command line, and problem of the API."""
     sample = kind.__new__(kind)
     sample.__dict__.update(field="field", value="value", problem="is wrong", remedy="", faults=[], version=1)
+    sample.__dict__.update(job="job", fire_at=None, outcome="failed", reason="")
     problem = to_problem(sample) if issubclass(kind, SERVED) else None
     answer = f"{problem.status} `{problem.kind}`" if problem is not None else ""
     parent = kind.__mro__[1].__name__

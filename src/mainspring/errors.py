@@ -11,6 +11,7 @@
     │   ├── Unstorable
     │   └── PayloadTooLarge
     ├── NotFound                    no such job, run, calendar or task
+    │   └── RunGone                 the run is no longer kept: says what became of its firing
     ├── Conflict                    it exists already, changed meanwhile, or is in a state that forbids this
     │   └── VersionConflict         the job has another version than the caller saw
     ├── AppLoadError                the user's app file could not be imported
@@ -44,7 +45,7 @@ Messages say what happened, to which job or run, and what to do next.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 
 class MainspringError(Exception):
@@ -106,6 +107,17 @@ class Unstorable(InvalidInput):
 
 class NotFound(MainspringError):
     """There is no such job, run, calendar or task."""
+
+
+class RunGone(NotFound):
+    """The run is no longer kept. The ledger still has the firing that it was made for."""
+
+    def __init__(self, message: str, job: str, fire_at: datetime, outcome: str, reason: str) -> None:
+        self.job = job
+        self.fire_at = fire_at
+        self.outcome = outcome
+        self.reason = reason
+        super().__init__(message)
 
 
 class Conflict(MainspringError):

@@ -34,6 +34,10 @@ class OverviewStore(Protocol):
         """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
         name of its job; among the latest `limit` rows of the ledger that have no run."""
 
+    async def firing_of_run(self, namespace: str, run_id: str, limit: int) -> tuple[str, Firing] | None:
+        """The row of the ledger that has a run, with the name of its job, also if the run is no longer kept. It is
+        searched in the ledgers of the first `limit` jobs of the namespace."""
+
     async def count_jobs(self, namespace: str, limit: int) -> tuple[int, int]:
         """How many jobs a namespace has, and how many of its jobs are paused; each counted up to a limit."""
 

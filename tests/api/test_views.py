@@ -16,10 +16,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mainspring.client.client import Client
+from mainspring.client.errors import problem_of, to_error
 from mainspring.core.ids import encode_time
-from mainspring.core.instants import MINUTE
+from mainspring.core.instants import DAY, MINUTE
 from mainspring.core.model import AttemptOutcome, NewRun, Node, Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED, State
+from mainspring.errors import RunGone
 from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.views import history
 from mainspring.services.chores.tally_keeper import TallyKeeper
@@ -295,6 +297,26 @@ def test_tallies_of_queues_say_what_came_in_and_what_ended(private_door: Door, c
     assert ok(client.get("/v1/tallies"))["total"]["accepted"] is None
     rates = {each["queue"]: each for each in ok(client.get("/v1/queues"))["items"]}["gpu"]
     assert rates["accepted_per_minute"] > rates["ended_per_minute"] > 0
+
+
+def test_a_run_that_was_removed_is_answered_with_its_firing(private_door: Door, client: httpx.Client) -> None:
+    make(client, "nightly", manual=True)
+    fired = ok(client.post("/v1/jobs/nightly/trigger", json={}))
+    end_all(private_door, "ValueError")
+    private_door.ask(lambda store: store.clean(0, 100 * DAY, DAY, 1_000))
+    answer = client.get(f"/v1/runs/{fired['run_id']}")
+    assert answer.status_code == 404
+    assert answer.json()["type"].endswith("not-found")
+    expected = {"job": "nightly", "fire_at": fired["fire_at"], "outcome": "failed", "reason": "ValueError"}
+    assert answer.json()["firing"] == expected
+    document = problem_of(answer)
+    assert document is not None
+    error = to_error(document, {})
+    assert isinstance(error, RunGone)
+    assert (error.job, error.outcome, error.fire_at) == ("nightly", "failed", datetime.fromisoformat(fired["fire_at"]))
+    assert "no longer kept: the firing of job nightly" in answer.json()["detail"]
+    unknown = client.get(f"/v1/runs/{fired['run_id'][:-1]}~")
+    assert (unknown.status_code, "firing" in unknown.json()) == (404, False)
 
 
 def test_tallies_and_errors_say_up_to_when_events_are_counted(private_door: Door, client: httpx.Client) -> None:

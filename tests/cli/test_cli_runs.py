@@ -14,7 +14,7 @@ import pytest
 from cli_work import FILMS, Served, Terminal
 from mainspring.clock import SystemClock
 from mainspring.conformance.store.samples import a_worker, another_try, failure, success
-from mainspring.core.instants import HOUR, MINUTE
+from mainspring.core.instants import DAY, HOUR, MINUTE
 from mainspring.core.model import Claim, LogLine, NewRun, Progress, Report
 from mainspring.process.ids import IdSource
 from mainspring.store import Store
@@ -191,6 +191,17 @@ class TestShow:
         assert "retry 1 of 3" in answer.out
         assert "Traceback (most recent call last):" in answer.out
         assert f"mainspring run retry {run_id[-8:]}" in answer.err
+
+    def test_of_a_run_that_was_removed_its_firing_is_shown(self, cli: Terminal) -> None:
+        cli("job", "add", "nightly", "--task", "encode", "--manual")
+        run_id = cli.json("job", "trigger", "nightly")["run_id"]
+        cli.execute(fail)
+        cli.store(lambda store: store.clean(0, 100 * DAY, DAY, 1_000))
+        answer = cli("run", "show", run_id)
+        assert answer.code == 1
+        assert f"run {run_id} is no longer kept: the firing of job nightly for" in answer.err
+        assert "is failed (ValueError: no; all retries are used up)" in answer.err
+        assert "there is no run" in cli("run", "show", f"{run_id[:-1]}~").err
 
     def test_a_success_shows_its_result(self, cli: Terminal) -> None:
         run_id = submit(cli)

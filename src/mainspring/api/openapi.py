@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.api.endpoint import JSON, PUBLIC, Endpoint
 from mainspring.api.problems import MEDIA_TYPE, PREFIX, TITLES
-from mainspring.operations import records
+from mainspring.operations.problems import Problem
 from mainspring.version import VERSION
 
 _REF = "#/components/schemas/{name}"
@@ -26,7 +26,7 @@ The header `Mainspring-Namespace` chooses one of the namespaces that a token is 
 
 def describe_api(endpoints: Sequence[Endpoint]) -> Document:
     """The whole document."""
-    kinds = [*_kinds(endpoints), records.Problem]
+    kinds = [*_kinds(endpoints), Problem]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     of = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Document] = {}
@@ -116,7 +116,7 @@ def _refusals(endpoint: Endpoint) -> set[int]:
 
 def _refusal(status: int, of: dict[str, Document]) -> Document:
     kinds = [f"`{PREFIX}{kind}`" for kind, (found, _) in TITLES.items() if found == status]
-    schema = of[_key(records.Problem)]
+    schema = of[_key(Problem)]
     return {"description": "Refused: " + ", ".join(kinds), "content": {MEDIA_TYPE: {"schema": schema}}}
 
 

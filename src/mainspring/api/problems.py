@@ -13,6 +13,7 @@ from mainspring.errors import (
     MainspringError,
     NotFound,
     PayloadTooLarge,
+    RunGone,
     StoreError,
 )
 
@@ -65,6 +66,7 @@ class Problem(Exception):
         remedy: str = "",
         faults: Sequence[Fault] = (),
         headers: Mapping[str, str] | None = None,
+        firing: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.kind = kind
@@ -73,6 +75,7 @@ class Problem(Exception):
         self.remedy = remedy
         self.faults = tuple(faults)
         self.headers = dict(headers or {})
+        self.firing = firing
 
     def document(self, request_id: str) -> bytes:
         """What is sent."""
@@ -87,6 +90,8 @@ class Problem(Exception):
             parts["remedy"] = self.remedy
         if self.faults:
             parts["errors"] = self.faults[:MOST_FAULTS]
+        if self.firing is not None:
+            parts["firing"] = self.firing
         return msgspec.json.encode(parts)
 
 
@@ -126,7 +131,13 @@ def to_problem(error: Exception, names: Mapping[str, str] | None = None) -> Prob
     if isinstance(error, RecursionError):
         return Problem("malformed-body", "the body is nested too deep", remedy="send flatter data")
     kind = next((kind for family, kind in _KINDS if isinstance(error, family)), None)
-    return None if kind is None else Problem(kind, str(error))
+    return None if kind is None else Problem(kind, str(error), firing=_firing_of(error))
+
+
+def _firing_of(error: Exception) -> Mapping[str, object] | None:
+    if not isinstance(error, RunGone):
+        return None
+    return {"job": error.job, "fire_at": error.fire_at, "outcome": error.outcome, "reason": error.reason}
 
 
 _KINDS = ((NotFound, "not-found"), (Conflict, "conflict"), (MainspringError, "conflict"))

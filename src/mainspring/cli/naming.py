@@ -10,6 +10,7 @@ from click.shell_completion import CompletionItem
 
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.session import Session
+from mainspring.core.ids import LENGTH
 from mainspring.errors import InvalidInput, MainspringError, NotFound
 from mainspring.operations import records
 from mainspring.operations.views.explain import short_id
@@ -24,6 +25,8 @@ async def find_run(scheduler: Backend, text: str) -> records.Run:
     """The run whose id is, begins or ends with the given text."""
     typed = text.strip()
     found = await scheduler.runs.find(typed, _SHOWN_MATCHES) if typed else []
+    if not found and len(typed) == LENGTH:
+        return await scheduler.runs.get(typed)  # If it is no longer kept, the error says what the ledger knows.
     if not found:
         raise NotFound(f"there is no run {text!r}: `mainspring run list` shows those that are kept")
     if len(found) > 1:

@@ -37,7 +37,7 @@ from mainspring.clock import SystemClock
 from mainspring.core.instants import SECOND, Duration, Instant, format_instant, from_datetime
 from mainspring.core.runs.retry import GiveUp, Retry, decide
 from mainspring.errors import InvalidInput
-from mainspring.operations.records import Problem
+from mainspring.operations.problems import Problem
 from mainspring.version import VERSION
 
 T = TypeVar("T")

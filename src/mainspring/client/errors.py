@@ -22,11 +22,12 @@ from mainspring.errors import (
     MainspringError,
     NotAllowed,
     NotFound,
+    RunGone,
     ServerError,
     ServerMismatch,
     ServerUnavailable,
 )
-from mainspring.operations.records import Problem
+from mainspring.operations.problems import Problem
 from mainspring.version import VERSION
 
 _FAMILIES: dict[str, type[MainspringError]] = {
@@ -88,6 +89,8 @@ def to_error(problem: Problem, sent: Mapping[str, object]) -> MainspringError:
         remedy = _TOKEN
     if kind == "internal":
         return ServerError(f"something unexpected happened on the server ({problem.detail}); {remedy}")
+    if gone := problem.firing or None:
+        return RunGone(problem.detail, gone.job, gone.fire_at, gone.outcome, gone.reason)
     family = _FAMILIES.get(kind, ServerError)
     return family(f"{problem.detail}; {remedy}" if remedy else problem.detail)
 

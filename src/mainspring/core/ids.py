@@ -11,6 +11,8 @@ from mainspring.core.instants import MILLISECOND, Instant
 
 ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"
 PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
+_VALUES = {character: value for value, character in enumerate(ALPHABET)}
+LENGTH = 26
 TAIL = 8
 """The number of final characters that identify a run to people: even their first few mostly differ."""
 
@@ -23,6 +25,17 @@ def encode_time(instant: Instant) -> str:
 def encode_bits(number: int, length: int) -> str:
     """A number in `length` (even) characters."""
     return "".join([PAIRS[number >> shift & 1023] for shift in range(5 * length - 10, -1, -10)])
+
+
+def time_of(run_id: str) -> Instant | None:
+    """The millisecond of which `encode_time` made the beginning of an id; None for an id that contains no time."""
+    number = 0
+    for character in run_id[:10]:
+        value = _VALUES.get(character)
+        if value is None:
+            return None
+        number = number << 5 | value
+    return number * MILLISECOND if len(run_id) >= 10 else None
 
 
 def run_id_of(job_id: str, fire_at: Instant, region: str, idx: int) -> str:

@@ -6,7 +6,7 @@ each face has one call: a row of the API's table, a method of the client, a comm
 - `context`: on whose behalf operations act, on which store, within which limits.
 - `jobs/`, `runs`, `workers`, `calendars`, `events`, `audit`: the verbs, each with its rules, errors and audit rows.
 - `operations`: all of them as one object, which has the shape of `mainspring.Client`.
-- `records`: the public types that they return; `paging` walks lists.
+- `records`: the public types that they return; `problems`: what is answered in their place; `paging` walks lists.
 - `jobs/options`: the one table of options; `jobs/definitions`, `jobs/backfill`: stored jobs and their past instants.
 - `submission`: from options to new runs.
 - `values/`: rows as public types, types in JSON bodies, arguments and results.

@@ -553,26 +553,6 @@ class Change(msgspec.Struct, frozen=True):
     namespace: str
 
 
-class Fault(msgspec.Struct, frozen=True):
-    """One wrong field."""
-
-    field: str
-    fault: str
-    remedy: str
-
-
-class Problem(msgspec.Struct, frozen=True):
-    """What went wrong (RFC 9457)."""
-
-    type: str
-    title: str
-    status: int
-    detail: str
-    request_id: str
-    remedy: str | msgspec.UnsetType = msgspec.UNSET
-    errors: list[Fault] | msgspec.UnsetType = msgspec.UNSET
-
-
 class RunStatus(msgspec.Struct, frozen=True):
     """How a run stands, and when that was known."""
 

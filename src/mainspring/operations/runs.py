@@ -11,13 +11,13 @@ from typing import Any, Unpack
 import msgspec
 
 from mainspring.core.answers import DELAYS
-from mainspring.core.ids import encode_bits, encode_time
-from mainspring.core.instants import SECOND, from_datetime, parse_duration
+from mainspring.core.ids import LENGTH, encode_bits, encode_time
+from mainspring.core.instants import SECOND, format_instant, from_datetime, parse_duration, to_datetime
 from mainspring.core.model import Event, KeptOptions, NewRun, Run
 from mainspring.core.runs.retry import Length
 from mainspring.core.runs.spending import spend_time
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
-from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, WaitTimeout
+from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, RunGone, WaitTimeout
 from mainspring.operations import records
 from mainspring.operations.context import Context
 from mainspring.operations.filters import RunFilters
@@ -47,6 +47,8 @@ from mainspring.store import Audit, RunFilter
 LINES_AT_ONCE = 1_000
 RERUN_PAGE = 500
 MOST_COUNTED = 10_000
+MOST_SEARCHED = 10_000
+"""In the ledgers of this many jobs a run that is no longer kept is looked for."""
 """Runs are counted up to this number."""
 
 
@@ -111,13 +113,32 @@ class Runs:
         return await submit_runs(store, runs, connection, audit)
 
     async def get(self, run_id: str) -> records.RunStory:
-        """A run, and what keeps it from running."""
-        run = await self._stored(run_id)
+        """A run, and what keeps it from running. RunGone if it is no longer kept, and its firing is."""
+        try:
+            run = await self._stored(run_id)
+        except NotFound:
+            if (gone := await self._gone(run_id)) is None:
+                raise
+            raise gone from None
         causes = explained(await explain_run(self._context, run), run.namespace)
         store = await self._context.open()
         attempts = await store.list_attempts(run.id) if run.attempt or run.state in FINAL else []
         spent = spent_records(spend_time(run, attempts, store.now()))
         return records.RunStory(**run_fields(run, self._context.read), **causes, spent=spent)
+
+    async def _gone(self, run_id: str) -> RunGone | None:
+        """What the ledger knows of a run that is not kept."""
+        store = await self._context.open()
+        if len(run_id) != LENGTH:
+            return None
+        found = await store.firing_of_run(self._context.namespace, run_id, MOST_SEARCHED)
+        if found is None:
+            return None
+        job, firing = found
+        why = f" ({firing.reason})" if firing.reason else ""
+        instant = format_instant(firing.fire_at)
+        text = f"run {run_id} is no longer kept: the firing of job {job} for {instant} is {firing.outcome}{why}"
+        return RunGone(text, job, to_datetime(firing.fire_at), firing.outcome, firing.reason)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """The runs whose ids, or their short forms, begin with a text."""

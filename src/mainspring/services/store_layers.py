@@ -61,6 +61,7 @@ class StoreLayer:
         self.list_firings = self._pass(store.list_firings)
         self.newest_firings = self._pass(store.newest_firings)
         self.missed_firings = self._pass(store.missed_firings)
+        self.firing_of_run = self._pass(store.firing_of_run)
         self.count_jobs = self._pass(store.count_jobs)
         self.ordered_jobs = self._pass(store.ordered_jobs)
         self.list_edges = self._pass(store.list_edges)

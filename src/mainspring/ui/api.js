@@ -27,6 +27,9 @@ export class Problem extends Error {
     this.request = document.request_id ?? "";
     /** @type {{ field: string, fault: string, remedy?: string }[]} */
     this.faults = document.errors ?? [];
+    /** What the ledger knows of a run that is no longer kept.
+     * @type {import("./records.d.ts").GoneFiring | null} */
+    this.firing = document.firing ?? null;
   }
 }
 

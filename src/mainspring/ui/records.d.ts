@@ -518,6 +518,13 @@ export interface Gates {
   lines: LineUse[];
 }
 
+export interface GoneFiring {
+  job: string;
+  fire_at: string;
+  outcome: "cancelled" | "failed" | "fired" | "missed" | "skipped" | "succeeded";
+  reason: string;
+}
+
 export interface Heartbeat {
   held: string[];
   lost: string[];
@@ -1177,6 +1184,7 @@ export interface Problem {
   request_id: string;
   remedy?: string;
   errors?: Fault[];
+  firing?: GoneFiring;
 }
 
 export interface ProcessVersion {

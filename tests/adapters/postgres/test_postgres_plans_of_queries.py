@@ -150,6 +150,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
                             FEW[:5], ["request"] * 5, [NOW] * 5, [1] * 5, [NOW] * 5, [NOW] * 5),
     ("firings", "list"): ("job-1", 0, NOW, 50, None),
     ("firings", "newest"): (JOBS, 30),
+    ("firings", "of_run"): ("default", IDS[0], NOW, NOW + 1_000, 10_000),
     ("firings", "missed"): (NOW - HOUR, 100, "default"),
     ("jobs", "list_next"): ("default", NOW, "", 50),
     ("jobs", "list_paused"): ("default", NOW, "", 50),

@@ -71,6 +71,14 @@ def test_delivered_runs_are_found_by_their_ids(database: sqlite3.Connection) -> 
     assert first == "SEARCH runs USING INDEX sqlite_autoindex_runs_1 (id=?)"
 
 
+def test_the_firing_of_a_run_is_found_by_the_key_of_each_job(database: sqlite3.Connection) -> None:
+    query = load_queries("sqlite", "firings")["of_run"]
+    assert isinstance(query, Numbered)
+    steps = [row[3] for row in database.execute(f"EXPLAIN QUERY PLAN {query.plain}", query.arrange([1] * 5))]
+    assert "SEARCH jobs USING INDEX sqlite_autoindex_jobs_2 (namespace=?)" in steps
+    assert "SEARCH f USING PRIMARY KEY (job_id=? AND fire_at>? AND fire_at<?)" in steps
+
+
 @pytest.mark.parametrize(("topic", "name"), [(topic, name) for topic, names in HOT.items() for name in names])
 def test_a_hot_query_scans_no_table(database: sqlite3.Connection, topic: str, name: str) -> None:
     query = load_queries("sqlite", topic)[name]

@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue
-from mainspring.core.instants import EARLIEST, LATEST, MINUTE, Instant
+from mainspring.core.ids import time_of
+from mainspring.core.instants import EARLIEST, LATEST, MILLISECOND, MINUTE, Instant
 from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, TermRecord
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
 from mainspring.core.schedules.calendars import Calendar
@@ -103,6 +104,13 @@ class StoredViews(ABC):
     async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
         rows = await self._rows(self._firings["missed"], since, limit, namespace)
         return [(row[0], read_firing(row[1:])) for row in rows]
+
+    async def firing_of_run(self, namespace: str, run_id: str, limit: int) -> tuple[str, Firing] | None:
+        since = time_of(run_id)
+        if since is None or since > LATEST:
+            return None
+        rows = await self._rows(self._firings["of_run"], namespace, run_id, since, since + MILLISECOND, limit)
+        return (rows[0][0], read_firing(rows[0][1:])) if rows else None
 
     async def count_runs(self, namespace: str) -> dict[State, int]:
         return {row[0]: row[1] for row in await self._rows(self._runs["count_states"], namespace, MOST_COUNTED)}

@@ -138,11 +138,20 @@ export default function Run({ argument }) {
   return argument.length < ID_LENGTH ? html`<${Short} part=${argument} />` : html`<${Whole} argument=${argument} />`;
 }
 
+/** What the ledger still knows of a run that was removed.
+ * @param {{ firing: import("../records.d.ts").GoneFiring }} given */
+function Gone({ firing }) {
+  return html`<section class="panel below" aria-label="what the ledger knows"><header><h2>What the ledger still knows</h2></header><div class="body stack">
+    <dl class="facts"><dt>job</dt><dd><a href=${jobNamed(firing.job)}>${firing.job}</a></dd><dt>instant</dt><dd><${When} at=${firing.fire_at} /></dd>
+      <dt>outcome</dt><dd><${Badge} state=${firing.outcome} /></dd>${firing.reason && html`<dt>reason</dt><dd>${firing.reason}</dd>`}</dl>
+    <p class="muted">Runs that have ended are kept for a time (the setting <code>keep_runs</code>); the ledger is kept for longer.</p></div></section>`;
+}
+
 /** @param {{ argument: string }} given */
 function Whole({ argument }) {
   const run = useResource(`/v1/runs/${encodeURIComponent(argument)}`, undefined, (news) => news.more || news.runs.has(argument));
   const tab = place.value.query.get("tab") ?? (place.value.hash.startsWith("#L") ? "output" : "");
-  const isGone = run.error instanceof Problem && run.error.status === 404;
+  const gone = run.error instanceof Problem && run.error.status === 404 ? run.error : null;
   return html`${run.error && !run.data && html`<${Head} title=${`Run …${argument.slice(-8)}`} />`}<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
     <${Head} title=${`${it.job ?? it.task} …${it.run_id.slice(-8)}`} actions=${html`<${Actions} run=${it} reload=${run.reload} />`}>
       <${Badge} state=${stateOf(it)} />${it.reason && html`<span class="muted clamp" title=${it.reason}>${it.reason}</span>`}
@@ -150,5 +159,6 @@ function Whole({ argument }) {
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
     ${tab === "output" ? html`<${Output} run=${it} />` : tab === "data" ? html`<${Data} run=${it} />` : tab === "relations" ? html`<${Relations} run=${it} />` : html`<${Story} run=${it} />`}`}</${Loaded}>
-    ${isGone && html`<p class="below-text below">Runs that have ended are kept for a time (the setting <code>keep_runs</code>). If it was removed, the ledger of its job still says what became of its instant. <a href=${to("/jobs")}>Jobs</a> · <a href=${to("/runs")}>Runs</a></p>`}`;
+    ${gone?.firing && html`<${Gone} firing=${gone.firing} />`}
+    ${gone && !gone.firing && html`<p class="below-text below">Runs that have ended are kept for a time (the setting <code>keep_runs</code>). If it was removed, the ledger of its job still says what became of its instant. <a href=${to("/jobs")}>Jobs</a> · <a href=${to("/runs")}>Runs</a></p>`}`;
 }

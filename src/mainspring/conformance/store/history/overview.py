@@ -6,6 +6,7 @@ from collections.abc import Callable
 from itertools import product
 
 import msgspec
+import pytest
 
 from mainspring.conformance.store.samples import (
     a_job,
@@ -14,8 +15,10 @@ from mainspring.conformance.store.samples import (
     failure,
     finish,
     fire,
+    new_id,
     options,
     submit,
+    take,
     take_one,
     trigger,
 )
@@ -25,6 +28,7 @@ from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from mainspring.core.model import Claim, Gate, JobPolicy, KeptOptions, Report, Run
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.core.states import CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
+from mainspring.errors import NotFound
 from mainspring.store import JobOrder, RunFilter, Store
 from mainspring.testing.clock import ManualClock
 
@@ -83,6 +87,31 @@ class OverviewSuite:
         assert await store.missed_firings("other", clock.now() - HOUR, 100) == []
         assert len(await store.missed_firings("default", clock.now() - HOUR, 1)) == 1
         assert await store.missed_firings("default", clock.now() + 1, 100) == []
+
+    async def test_the_firing_of_a_run_is_found_after_the_run_was_removed(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        for name in ("a", "b", "c"):
+            await store.create_job(a_job(clock, name, EveryTrigger(HOUR)))
+        clock.advance(HOUR + SECOND)
+        for name in ("a", "b", "c"):
+            await fire(store, clock, name)
+        claims = {claim.job: claim for claim in await take(store)}
+        await store.report([failure(claim) for claim in claims.values()])
+        run_id = claims["b"].run_id
+        assert (await store.firing_of_run("default", run_id, 10) or ("",))[0] == "b"
+        clock.advance(5 * DAY)
+        await store.clean(2 * DAY, 100 * DAY, DAY, 1_000)
+        with pytest.raises(NotFound):
+            await store.get_run("default", run_id)
+        found = await store.firing_of_run("default", run_id, 10)
+        assert found is not None
+        assert (found[0], found[1].run_id, found[1].outcome) == ("b", run_id, "failed")
+        assert found[1].reason == "ValueError: no"
+        assert await store.firing_of_run("other", run_id, 10) is None
+        assert await store.firing_of_run("default", run_id, 1) is None, "among the first jobs alone"
+        for unknown in (new_id(clock), "not-the-id-of-any-run-here", "z" * 26, ""):
+            assert await store.firing_of_run("default", unknown, 10) is None
 
     async def test_counts_are_the_lengths_of_lists_up_to_a_bound(self, store: Store, clock: ManualClock) -> None:
         for report in (None, None, failure):

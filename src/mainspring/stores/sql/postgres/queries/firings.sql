@@ -87,6 +87,14 @@ CROSS JOIN LATERAL (SELECT name, namespace FROM mainspring.jobs WHERE id = f.job
 WHERE f.outcome = 'missed' AND j.namespace = $3
 ORDER BY f.created_at DESC;
 
+-- of_run: the row of the ledger whose run has an id, with its job, among the first jobs of a namespace. Each is searched by its key, between the
+-- instants that the id stands for: a firing pays for no index
+SELECT j.name, f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM (SELECT id, name FROM mainspring.jobs WHERE namespace = $1 ORDER BY name LIMIT $5) AS j
+CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.firings AS n WHERE n.job_id = j.id AND n.fire_at >= $3 AND n.fire_at < $4 AND n.run_id = $2 OFFSET 0) AS f
+LIMIT 1;
+
 -- recede: let rows for stretches of instants begin after their first one, which is about to have a row of its own
 UPDATE mainspring.firings SET fire_at = fire_at + 1, count = greatest(count - 1, 0)
 WHERE job_id = $1 AND fire_at = ANY ($2) AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL

@@ -59,6 +59,13 @@ CROSS JOIN jobs AS j ON j.id = f.job_id
 WHERE f.outcome = 'missed' AND j.namespace = ?
 ORDER BY f.created_at DESC;
 
+-- of_run: the row of the ledger whose run has an id, with its job, among the first jobs of a namespace. Each is searched by its key, between the
+-- instants that the id stands for: a firing pays for no index
+SELECT j.name, f.job_id, f.fire_at, f.region, f.idx, f.kind, f.outcome, f.reason, f.run_id, f.request_id, f.last_at, f.count, f.created_at, f.finished_at
+FROM (SELECT id, name FROM jobs WHERE namespace = ?1 ORDER BY name LIMIT ?5) AS j
+CROSS JOIN firings AS f ON f.job_id = j.id AND f.fire_at >= ?3 AND f.fire_at < ?4 AND f.run_id = ?2
+LIMIT 1;
+
 -- recede: let a row for a stretch of instants begin after its first one, which is about to have a row of its own
 UPDATE firings SET fire_at = fire_at + 1, count = max(count - 1, 0)
 WHERE job_id = ? AND fire_at = ? AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
