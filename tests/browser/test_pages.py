@@ -241,6 +241,29 @@ def test_a_run_says_why_it_waits(open_page: OpenPage, stage: Stage) -> None:
     expect(page.locator(".why")).to_contain_text("queue")
 
 
+def test_of_a_run_that_was_removed_the_page_says_what_the_ledger_knows(open_page: OpenPage, stage: Stage) -> None:
+    run_id = stage.ask("POST", "/v1/jobs/etl-nightly/trigger", json={})["run_id"]
+    stage.ended(run_id)
+    with closing(sqlite3.connect(stage.store, timeout=PATIENCE_S)) as connection, connection:
+        connection.execute("DELETE FROM history WHERE id = ?", (run_id,))
+    page = open_page(f"/runs/{run_id}", expects_faults=True)
+    known = page.get_by_role("region", name="what the ledger knows")
+    expect(known.get_by_role("link", name="etl-nightly")).to_be_visible()
+    expect(known).to_contain_text(re.compile("outcome.*(succeeded|failed)"))
+
+
+def test_a_queue_has_its_rates(open_page: OpenPage, stage: Stage) -> None:
+    stage.ended(stage.ask("POST", "/v1/runs", json={"task": "chatter", "args": {"lines": 1}})["run_id"])
+
+    def rate() -> float:
+        queues = {each["queue"]: each for each in stage.ask("GET", "/v1/queues")["items"]}
+        return float(queues["default"]["ended_per_minute"])
+
+    until(rate)
+    queue = open_page("/queues").get_by_role("region", name="queue default")
+    expect(queue).to_contain_text(re.compile(r"in per minute\s*\d.*out per minute\s*\d"))
+
+
 def test_ten_thousand_lines_are_text_and_each_has_an_address(open_page: OpenPage, stage: Stage) -> None:
     run = stage.ask("POST", "/v1/runs", json={"task": "chatter", "args": {"lines": 10_000}})
     stage.ended(run["run_id"])
