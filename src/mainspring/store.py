@@ -46,6 +46,7 @@ from mainspring.core.model import (
     Worker,
 )
 from mainspring.core.planning.plans import Plan, PlannedFiring
+from mainspring.core.planning.zone_data import ZoneStep
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
@@ -215,9 +216,10 @@ class PlanStore(Protocol):
         """Jobs edited, paused or resumed after change number `since`, and the newest change number. At most `limit` + 1
         jobs: if there are that many, more may be missing."""
 
-    async def adopt_zones(self, version: str) -> int:
+    async def adopt_zones(self, version: str) -> ZoneStep:
         """Record the version of the time zone data. If it has changed, recompute the fire times of cron jobs that are
-        not yet due; returns how many."""
+        not yet due, some of them in each call: one short transaction. The version counts as adopted once a call leaves
+        none. Nothing is done for older data while planners with newer data live: see `core.planning.zone_data`."""
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         """Apply plans: move each job's next fire time, record its firings, insert their runs, which may be due later. A

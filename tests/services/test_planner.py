@@ -23,6 +23,7 @@ from stage import (
 from mainspring import Mainspring, at, every
 from mainspring.core.instants import HOUR, MILLISECOND, MINUTE, SECOND, Instant
 from mainspring.core.model import Job, Worker
+from mainspring.core.planning.zone_data import ZoneStep
 from mainspring.core.schedules.calendar_rules import Weekdays
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.services.scheduler import planner as planner_module
@@ -335,3 +336,51 @@ async def test_firings_that_the_store_skips_are_counted_as_skipped(
     assert outcomes["skipped"] > 1
     counts = counted.metrics.counts
     assert {name: counts["firings", name] for name in outcomes} == outcomes
+
+
+class TestOtherZoneData:
+    """It is adopted in steps: see `core.planning.zone_data`."""
+
+    async def test_jobs_fire_on_time_between_the_steps(
+        self, store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        job = await add_job(app, "job")
+        line, steps = FaultyStore(store), []
+
+        async def step(_version: str) -> ZoneStep:
+            await clock.sleep(0.1)
+            steps.append(store.now())
+            return ZoneStep(left=len(steps) < 250)
+
+        monkeypatch.setattr(line, "adopt_zones", step, raising=False)
+        async with turning(make_planner(line, clock)):
+            await let_pass(clock, "65s")
+        assert len(steps) == 250
+        assert await fired_at(store, job) == [10, 20, 30, 40, 50, 60]
+        assert all(abs(row.fire_at - row.created_at) <= SECOND for row in await ledger(store, job))
+
+    async def test_it_is_confirmed_now_and_then(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        line = FaultyStore(store)
+        async with turning(make_planner(line, clock)):
+            await let_pass(clock, "16m")
+        assert line.calls["adopt_zones"] == 4
+
+    async def test_a_step_that_fails_is_made_again(self, store: Any, app: Mainspring, clock: JumpingClock) -> None:
+        line = FaultyStore(store)
+        line.lose_reply("adopt_zones", 2)
+        async with turning(make_planner(line, clock)):
+            await let_pass(clock, "10s")
+        assert line.calls["adopt_zones"] == 3
+
+    async def test_a_job_that_cannot_be_planned_is_named(
+        self, store: Any, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        line = FaultyStore(store)
+
+        async def step(_version: str) -> ZoneStep:
+            return ZoneStep(faults=("job lost of namespace default: no such zone",))
+
+        monkeypatch.setattr(line, "adopt_zones", step, raising=False)
+        async with turning(make_planner(line, clock)):
+            await let_pass(clock, "2s")
+        assert "job lost of namespace default: no such zone; until it is edited" in caplog.text

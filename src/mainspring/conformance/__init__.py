@@ -38,6 +38,7 @@ from mainspring.conformance.store.claims.work import WorkSuite
 from mainspring.conformance.store.definitions.backfill import BackfillSuite
 from mainspring.conformance.store.definitions.jobs import JobSuite
 from mainspring.conformance.store.definitions.plans import PlanSuite
+from mainspring.conformance.store.definitions.zones import ZoneSuite
 from mainspring.conformance.store.ends.maintenance import MaintenanceSuite
 from mainspring.conformance.store.ends.regions import RegionSuite
 from mainspring.conformance.store.history.api import ApiSuite
@@ -56,6 +57,7 @@ __all__ = ["BrokerConformance", "LeaseConformance", "StoreConformance", "Watched
 class StoreConformance(
     JobSuite,
     PlanSuite,
+    ZoneSuite,
     BackfillSuite,
     RunSuite,
     UniqueSuite,

@@ -22,7 +22,8 @@ from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtT
 _DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
 MOST_RECONSIDERED: Final = 1_000
 """Of how many jobs at most the next fire times are computed while their calendar is saved."""
-_MOST_LOOKS: Final = 30_000
+MOST_LOOKS: Final = 30_000
+"""After this many comparisons with rules of calendars, the others have to wait."""
 _TIMING: Final = ("start_at", "end_at", "calendars", "on_excluded")
 
 
@@ -94,8 +95,15 @@ def reconsider(job: Job, now: Instant, calendars: Calendars) -> Job:
 
     An instant that is due but has not fired stays due.
     """
-    (done,) = reconsider_some([job], now, calendars)
-    return done
+    return look_again(job, now, calendars)[0]
+
+
+def look_again(job: Job, now: Instant, calendars: Calendars) -> tuple[Job, int]:
+    """As `reconsider`, and how many comparisons that took."""
+    search, due = Search(job, calendars), job.next_fire_at
+    if not isinstance(job.trigger, AfterTrigger) and (due is None or due > now):
+        due = search.next_after(now)
+    return msgspec.structs.replace(job, version=job.version + 1, next_fire_at=due), search.looks
 
 
 def reconsider_some(jobs: Iterable[Job], now: Instant, calendars: Calendars) -> list[Job]:
@@ -103,13 +111,11 @@ def reconsider_some(jobs: Iterable[Job], now: Instant, calendars: Calendars) -> 
     done: list[Job] = []
     looks = 0
     for job in jobs:
-        if looks > _MOST_LOOKS:
+        if looks > MOST_LOOKS:
             break
-        search, due = Search(job, calendars), job.next_fire_at
-        if not isinstance(job.trigger, AfterTrigger) and (due is None or due > now):
-            due = search.next_after(now)
-        looks += search.looks
-        done.append(msgspec.structs.replace(job, version=job.version + 1, next_fire_at=due))
+        again, cost = look_again(job, now, calendars)
+        looks += cost
+        done.append(again)
     return done
 
 

@@ -25,6 +25,7 @@ from mainspring.core.planning.fair_queue import FairQueue
 from mainspring.core.planning.firing_limits import PLAN_RUNS, Bounds, oversize, rate_reason, runs_of
 from mainspring.core.planning.plans import Plan, as_of, cut, depend, may_precede, plan, runs_in, written_at
 from mainspring.core.planning.wheel import Wheel
+from mainspring.core.planning.zone_data import CONFIRM_AFTER
 from mainspring.core.runs.dependency import Upstream, newest_firing
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger
@@ -135,6 +136,8 @@ class Planner(Loop):
         self._asked_at = 0.0
         """When the planner last asked for edits."""
         self._calendars: dict[str, dict[str, Calendar]] = {}
+        self._zones_at = 0.0
+        """When to make another step with other zone data, or to confirm that this is the data to plan with."""
         self._began: Term | None = None
         self.on_overtaken: list[Callable[[], None]] = []
         self.on_fired: Callable[[Plan, Fired], None] | None = None
@@ -146,11 +149,11 @@ class Planner(Loop):
             return LONGEST_WAIT_S
         if term != self._began:
             # This wheel does not know what other nodes fired meanwhile: reload it once per term.
-            self._change, self._reload_at, self._began = _FROM_NOW_ON, 0, term
+            self._change, self._reload_at, self._began, self._zones_at = _FROM_NOW_ON, 0, term, 0.0
         if self._may_rest():
             return self._next_look()
-        if self._change == _FROM_NOW_ON:
-            await self._store.adopt_zones(ZONE_DATA)
+        if self.clock.monotonic() >= self._zones_at:
+            await self._adopt_zones()
         await self._refresh()
         await self._fire_due(term)
         await self._fire_ahead(term)
@@ -163,10 +166,21 @@ class Planner(Loop):
 
     def _may_rest(self) -> bool:
         """Whether nothing fires soon, no hint of an edit came, and no question for edits is due."""
-        if self._hinted or self._change == _FROM_NOW_ON or self.clock.monotonic() >= self._asked_at + EDITS_S:
+        if self._hinted or self._change == _FROM_NOW_ON or self.clock.monotonic() >= self._next_question_at():
             return False
         now = self._store.now()
         return self._loaded_at <= now < self._reload_at and self._next_look() >= LONGEST_WAIT_S
+
+    def _next_question_at(self) -> float:
+        """When to ask for edits, or for the zone data of the others."""
+        return min(self._asked_at + EDITS_S, self._zones_at)
+
+    async def _adopt_zones(self) -> None:
+        """Make a step with other zone data. Between two steps, jobs fire."""
+        step = await self._store.adopt_zones(ZONE_DATA)
+        for fault in step.faults:
+            log.warning("%s; until it is edited, it is due as before zone data %s came in", fault, ZONE_DATA)
+        self._zones_at = 0.0 if step.left else self.clock.monotonic() + CONFIRM_AFTER / SECOND
 
     @property
     def next_fire_at(self) -> Instant | None:
@@ -511,6 +525,8 @@ class Planner(Loop):
         waiting_at = self._due.next_at(now)
         if waiting_at is not None:
             next_at = min(next_at, waiting_at)
+        if not self._zones_at:
+            return 0.0
         return min(max((next_at - now) / SECOND, 0.0), LONGEST_WAIT_S)
 
 

@@ -130,15 +130,15 @@ def declare(app: str, namespace: str, jobs: Sequence[Job], source: str) -> dict[
     return declared
 
 
-def read_of_code(rows: Iterable[Row]) -> tuple[list[str], str | None]:
-    """See `syncing.SyncingStore.of_code`: rows are names, and whether each is one of those."""
-    names, last = [], None
-    for name, is_one in rows:
-        if is_one:
-            names.append(name)
+def read_page(rows: Iterable[Row]) -> tuple[list[str], str | None]:
+    """Those of a page that matter, and the last that was looked at: rows are names or ids, and whether each matters."""
+    chosen, last = [], None
+    for name, matters in rows:
+        if matters:
+            chosen.append(name)
         else:
             last = name
-    return names, last
+    return chosen, last
 
 
 def check_owned(app: str, stored: Iterable[Job]) -> None:

@@ -14,11 +14,11 @@ from mainspring.core.planning.revision import (
     Revision,
     begin,
     mark,
-    reconsider,
     reconsider_some,
     revise,
     set_paused,
 )
+from mainspring.core.planning.zone_data import STEP, ZoneRecord, ZoneStep, encode_record, move, read_record, take_up
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -51,7 +51,7 @@ from mainspring.stores.rows.job_rows import (
     obeying,
     read_firing,
     read_jobs,
-    read_of_code,
+    read_page,
     to_json,
     unknown_jobs,
     upstream_names,
@@ -197,7 +197,7 @@ class _Sync:
 
     async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
         values = (self._namespace, self._app, self._source, after, limit)
-        return read_of_code(await self._db.read(lambda tx: tx.fetch(_Q["of_code"], *values)))
+        return read_page(await self._db.read(lambda tx: tx.fetch(_Q["of_code"], *values)))
 
     async def _stored(self, tx: Transaction, page: Sequence[Job]) -> dict[str, Job]:
         """What is stored under the names of a page, none of it another app's."""
@@ -324,25 +324,33 @@ async def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) ->
     tx.events += [job_event("job.updated", job, tx.now, f"calendar {calendar.name} was saved") for job in done]
 
 
-async def adopt_zones(tx: Transaction, version: str) -> int:
+async def known_zones(tx: Transaction) -> ZoneRecord | None:
+    """With which zone data fire times are computed."""
+    return read_record(await tx.fetchval(_Q["zones"]))
+
+
+async def adopt_zones(tx: Transaction, version: str) -> ZoneStep:
     """See `store.PlanStore.adopt_zones`."""
     await lock_changes(tx)
-    known = await tx.fetchval(_Q["zones"])
-    if known == version:
-        return 0
-    await tx.run(_Q["save_zones"], version)
-    ids = [row[0] for row in await tx.fetch(_Q["in_zones"])] if known is not None else []
-    return await _reconsider(tx, ids, f"zone data {version} came in")
+    record = take_up(await known_zones(tx), version, tx.now)
+    if record is None:
+        return ZoneStep()
+    step, last = ZoneStep(), None
+    if record.after is not None:
+        ids, last = read_page(await tx.fetch(_Q["in_zones"], record.after, STEP))
+        jobs = sorted(await hold_jobs(tx, ids), key=lambda job: job.id)
+        names = {job.namespace for job in jobs}
+        found = move(jobs, tx.now, {name: await load_calendars(tx, name) for name in names})
+        await _replan(tx, found.jobs, f"zone data {version} came in")
+        last = found.last or last
+        step = ZoneStep(len(found.jobs), last is not None, found.faults)
+    await tx.run(_Q["save_zones"], encode_record(ZoneRecord(version, tx.now, last)))
+    return step
 
 
-async def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
-    """Compute the next fire times of these jobs anew; how many jobs these are."""
-    if not ids:
-        return 0
-    jobs = await hold_jobs(tx, ids)
-    calendars = {namespace: await load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
-    jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
-    await _revise(tx, jobs)
-    await mark_changed(tx, ids)
-    tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
-    return len(jobs)
+async def _replan(tx: Transaction, jobs: Sequence[Job], reason: str) -> None:
+    """Store jobs that are due at another instant."""
+    if jobs:
+        await _revise(tx, jobs)
+        await mark_changed(tx, [job.id for job in jobs])
+        tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]

@@ -20,13 +20,14 @@ from mainspring.core.planning.plans import (
     settle,
     skip_unknown,
 )
+from mainspring.core.planning.zone_data import ZoneStep, take_up
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.store import MOST_CHANGED, Fired
 from mainspring.stores.postgres.definitions.firing import Entry, Recorded, free_instant, record
 from mainspring.stores.postgres.definitions.job_rows import lock_changes
-from mainspring.stores.postgres.definitions.jobs import adopt_zones
+from mainspring.stores.postgres.definitions.jobs import adopt_zones, known_zones
 from mainspring.stores.postgres.ends.aftermath import Outcome, end_firings
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs
@@ -68,9 +69,12 @@ class Plans:
 
         return await self._db.read(work)
 
-    async def adopt_zones(self, version: str) -> int:
-        if await self._db.read(lambda tx: tx.fetchval(_JOBS["zones"])) == version:
-            return 0
+    async def adopt_zones(self, version: str) -> ZoneStep:
+        async def is_settled(tx: Transaction) -> bool:
+            return take_up(await known_zones(tx), version, tx.now) is None
+
+        if await self._db.read(is_settled):
+            return ZoneStep()
         return await self._db.write(lambda tx: adopt_zones(tx, version), patient=True)
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:

@@ -13,11 +13,11 @@ from mainspring.core.planning.revision import (
     Revision,
     begin,
     mark,
-    reconsider,
     reconsider_some,
     revise,
     set_paused,
 )
+from mainspring.core.planning.zone_data import STEP, ZoneRecord, ZoneStep, encode_record, move, read_record, take_up
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -39,7 +39,7 @@ from mainspring.stores.rows.job_rows import (
     read_firing,
     read_job,
     read_jobs,
-    read_of_code,
+    read_page,
     to_json,
     unknown_jobs,
     upstream_names,
@@ -178,7 +178,7 @@ class _Sync:
     async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
         values = (self._namespace, self._app, self._source, after, limit)
         rows = await self._db.read(lambda tx: tx.execute(_Q["of_code"], values).fetchall())
-        return read_of_code(rows)
+        return read_page(rows)
 
     def _stored(self, tx: Transaction, page: Sequence[Job]) -> tuple[dict[str, Job], dict[str, Calendar]]:
         """What is stored under the names of a page, none of it another app's; and the calendars that matter."""
@@ -293,28 +293,37 @@ def _save_calendar(tx: Transaction, namespace: str, calendar: Calendar) -> None:
     tx.changed = True
 
 
-def adopt_zones(tx: Transaction, version: str) -> int:
+def known_zones(tx: Transaction) -> ZoneRecord | None:
+    """With which zone data fire times are computed."""
+    row = tx.execute(_Q["zones"]).fetchone()
+    return None if row is None else read_record(row[0])
+
+
+def adopt_zones(tx: Transaction, version: str) -> ZoneStep:
     """See `store.PlanStore.adopt_zones`."""
-    known = tx.execute(_Q["zones"]).fetchone()
-    if known == (version,):
-        return 0
-    tx.execute(_Q["save_zones"], (version,))
-    ids = [row[0] for row in tx.execute(_Q["in_zones"])] if known else []
-    return _reconsider(tx, ids, f"zone data {version} came in")
+    record = take_up(known_zones(tx), version, tx.now)
+    if record is None:
+        return ZoneStep()
+    step, last = ZoneStep(), None
+    if record.after is not None:
+        ids, last = read_page(tx.execute(_Q["in_zones"], (record.after, STEP)))
+        jobs = sorted(read_jobs(tx.execute(_Q["by_id"], (to_json(ids),))), key=lambda job: job.id)
+        names = {job.namespace for job in jobs}
+        found = move(jobs, tx.now, {name: _load_calendars(tx, name) for name in names})
+        _replan(tx, found.jobs, f"zone data {version} came in")
+        last = found.last or last
+        step = ZoneStep(len(found.jobs), last is not None, found.faults)
+    tx.execute(_Q["save_zones"], (encode_record(ZoneRecord(version, tx.now, last)),))
+    return step
 
 
-def _reconsider(tx: Transaction, ids: Sequence[str], reason: str) -> int:
-    """Compute the next fire times of these jobs anew; how many jobs these are."""
-    if not ids:
-        return 0
-    jobs = read_jobs(tx.execute(_Q["by_id"], (to_json(ids),)))
-    calendars = {namespace: _load_calendars(tx, namespace) for namespace in {job.namespace for job in jobs}}
-    jobs = [reconsider(job, tx.now, calendars[job.namespace]) for job in jobs]
-    change = _next_change(tx)
-    tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in jobs])
-    tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
-    tx.changed = True
-    return len(jobs)
+def _replan(tx: Transaction, jobs: Sequence[Job], reason: str) -> None:
+    """Store jobs that are due at another instant."""
+    if jobs:
+        change = _next_change(tx)
+        tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in jobs])
+        tx.events += [job_event("job.updated", job, tx.now, reason) for job in jobs]
+        tx.changed = True
 
 
 def _find_job(tx: Transaction, namespace: str, name: str) -> Job:

@@ -11,6 +11,7 @@ import msgspec
 from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, Job, Term
 from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
+from mainspring.core.planning.zone_data import ZoneStep, take_up
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.runs.outcome import Ended
 from mainspring.core.schedules.triggers import AfterTrigger
@@ -19,7 +20,7 @@ from mainspring.store import MOST_CHANGED, Fired
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs, to_json
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
-from mainspring.stores.sqlite.definitions.jobs import adopt_zones
+from mainspring.stores.sqlite.definitions.jobs import adopt_zones, known_zones
 from mainspring.stores.sqlite.ends.endings import follow
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -54,8 +55,10 @@ class Plans:
 
         return await self._db.read(work, quick=True)
 
-    async def adopt_zones(self, version: str) -> int:
-        return await self._db.write(lambda tx: adopt_zones(tx, version))
+    async def adopt_zones(self, version: str) -> ZoneStep:
+        if await self._db.read(lambda tx: take_up(known_zones(tx), version, tx.now), quick=True) is None:
+            return ZoneStep()
+        return await self._db.write(lambda tx: adopt_zones(tx, version), promised=False)
 
     async def fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
         return await self._db.write(lambda tx: _fire(tx, plans, term, self._known))

@@ -160,11 +160,14 @@ UPDATE mainspring.jobs SET next_fire_at = CASE WHEN next_fire_at <= $3 THEN next
 WHERE id = ANY (ARRAY(SELECT id FROM mainspring.jobs WHERE id = ANY ($1) AND "trigger"::json ->> 'kind' NOT IN ('after', 'manual')
                       ORDER BY id FOR UPDATE));
 
--- zones: the zone data that fire times were computed with
+-- zones: with which zone data fire times are computed: see `core.planning.zone_data`
 SELECT value FROM mainspring.facts WHERE name = 'zones';
 
 -- save_zones: note the zone data
 INSERT INTO mainspring.facts (name, value) VALUES ('zones', $1) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
--- in_zones: the cron jobs that follow a zone with changes
-SELECT id FROM mainspring.jobs WHERE "trigger"::json ->> 'kind' = 'cron' AND coalesce("trigger"::json ->> 'tz', 'UTC') <> 'UTC';
+-- in_zones: of the next jobs by id, the cron jobs that follow a zone with changes; and the last one that was looked at, if there are more
+WITH page AS MATERIALIZED (SELECT id, "trigger" FROM mainspring.jobs WHERE id > $1 ORDER BY id LIMIT $2)
+SELECT id, true FROM page WHERE "trigger"::json ->> 'kind' = 'cron' AND coalesce("trigger"::json ->> 'tz', 'UTC') <> 'UTC'
+UNION ALL
+SELECT max(id), false FROM page HAVING count(*) = $2;

@@ -146,11 +146,14 @@ SELECT id, json_extract(policy, '$.calendars'), name FROM jobs WHERE namespace =
 UPDATE jobs SET next_fire_at = CASE WHEN next_fire_at <= ?3 THEN next_fire_at ELSE ?2 END, version = version + 1, changed = ?4
 WHERE id IN (SELECT value FROM json_each(?1)) AND json_extract("trigger", '$.kind') NOT IN ('after', 'manual');
 
--- zones: the zone data that fire times were computed with
+-- zones: with which zone data fire times are computed: see `core.planning.zone_data`
 SELECT value FROM facts WHERE name = 'zones';
 
 -- save_zones: note the zone data
 INSERT INTO facts (name, value) VALUES ('zones', ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 
--- in_zones: the cron jobs that follow a zone with changes
-SELECT id FROM jobs WHERE json_extract("trigger", '$.kind') = 'cron' AND coalesce(json_extract("trigger", '$.tz'), 'UTC') <> 'UTC';
+-- in_zones: of the next jobs by id, the cron jobs that follow a zone with changes; and the last one that was looked at, if there are more
+WITH page AS MATERIALIZED (SELECT id, "trigger" FROM jobs WHERE id > ?1 ORDER BY id LIMIT ?2)
+SELECT id, 1 FROM page WHERE json_extract("trigger", '$.kind') = 'cron' AND coalesce(json_extract("trigger", '$.tz'), 'UTC') <> 'UTC'
+UNION ALL
+SELECT max(id), 0 FROM page HAVING count(*) = ?2;
