@@ -16,17 +16,19 @@ from mainspring.core.planning.simulation import simulate
 from mainspring.core.runs.fitting import fill_in
 from mainspring.core.runs.outcome import (
     ClaimedRun,
+    Next,
     after_expiry,
     after_failure,
     after_loss,
     deadline_of,
     ends_with_run,
+    out_of_time,
     overrun,
     with_end,
 )
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
-from mainspring.core.states import CANCELLED, FAILED, PENDING
+from mainspring.core.states import CANCELLED, FAILED, PENDING, SKIPPED
 from mainspring.errors import InvalidInput
 from mainspring.operations.jobs.definitions import change
 from mainspring.operations.jobs.options import Defaults, read_defaults
@@ -151,6 +153,31 @@ class TestWhatIsRefused:
         job = Job("j", "report", "t", EveryTrigger(HOUR), options=replace(RunOptions(), **{field: MINUTE}))
         with pytest.raises(InvalidInput, match=field):
             change(job, {"timeout": MINUTE if field == "soft_timeout" else HOUR})
+
+
+class TestARunThatWaitsPastIt:
+    OPTIONS = msgspec.json.encode(TEN).decode()
+
+    def test_failed_for_want_of_a_start_or_of_another_attempt(self) -> None:
+        assert out_of_time(0, None, self.OPTIONS) == Next(FAILED, "not started within its total timeout of 10m")
+        reason = "not done within its total timeout of 10m; attempt 3 was not started"
+        assert out_of_time(2, None, self.OPTIONS) == Next(FAILED, reason)
+
+    def test_was_skipped_if_its_starting_deadline_came_first_and_it_never_started(self) -> None:
+        assert out_of_time(0, NOW - 1, self.OPTIONS).state == SKIPPED
+        assert out_of_time(0, NOW, self.OPTIONS).state == FAILED
+        assert out_of_time(1, NOW - 1, self.OPTIONS).state == FAILED
+
+
+def test_a_simulation_fails_a_run_that_waits_too_long_for_the_ones_before_it() -> None:
+    policy = JobPolicy(completions=3, parallelism=1)
+    options = RunOptions(total_timeout=90 * SECOND, retry=Retry(0))
+    job = Job("01j", "j", "t", EveryTrigger(HOUR), created_at=NOW, policy=policy, options=options)
+    rows = simulate(job, {}, NOW, NOW + HOUR, lambda instant: 80 * SECOND).rows
+    assert [(row.outcome, row.attempts) for row in rows] == [("succeeded", 1), ("failed", 1), ("failed", 0)]
+    last = rows[-1]
+    assert (last.reason, last.started_at) == ("not started within its total timeout of 1m30s", None)
+    assert (last.finished_at or 0) - last.fire_at == 90 * SECOND
 
 
 def test_a_simulation_ends_a_run_at_its_total_timeout_in_an_attempt_or_before_a_retry() -> None:

@@ -110,6 +110,12 @@ class TestDueRuns:
             "skipped if not started by 2026-03-01T13:00:00Z (in 1h)" in why(a_run(expires_at=NOW + HOUR), a_worker())[1]
         )
 
+    def test_the_end_of_its_total_timeout_is_reported(self) -> None:
+        options = f'{{"total_timeout":3600000000,"give_up_at":{NOW + HOUR}}}'
+        assert why(a_run(options=options), a_worker())[1] == (
+            "It will fail if not done by 2026-03-01T13:00:00Z (in 1h), when its total timeout ends."
+        )
+
 
 class TestRunsBeforeTheirTime:
     def test_it_is_not_due_yet(self) -> None:

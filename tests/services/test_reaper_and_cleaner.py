@@ -124,6 +124,17 @@ class TestReaper:
         run = await row_of(handle)
         assert (run.state, run.reason.startswith("not started by")) == ("skipped", True)
 
+    async def test_a_run_that_no_worker_takes_fails_at_its_total_timeout(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        handle = await app.submit("nobody knows it", {}, total_timeout="40s")
+        async with turning(make_reaper(store, clock)):
+            await let_pass(clock, "39s")
+            assert (await row_of(handle)).state == "pending"
+            await let_pass(clock, "3s")
+        run = await row_of(handle)
+        assert (run.state, run.reason) == ("failed", "not started within its total timeout of 40s")
+
     async def test_more_than_one_pass_can_take_are_recovered_without_a_pause(
         self, store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -69,7 +69,7 @@ class TestSometimes:
 
     def test_chaos_has_to_have_seen_every_path(self) -> None:
         others = {"partitions": set(TRANSPORT_PATHS["log"]), "visibility": set(TRANSPORT_PATHS["hiding"])}
-        others["queues"] = {"queue paused"}
+        others["queues"] = {"queue paused", "total timeout ended a wait"}
         assert set(PATHS) - set().union(*others.values()) < set(demanded("chaos", ENOUGH_SEEDS))
         for profile, paths in others.items():
             assert paths < set(demanded(profile, ENOUGH_SEEDS))

@@ -203,7 +203,7 @@ export interface Cancelled {
 }
 
 export interface Cause {
-  kind: "calendars" | "cancel-requested" | "claim-expired" | "dependencies" | "dependency" | "done" | "ended" | "expires" | "gate" | "key" | "limit-reached" | "manual" | "no-instant" | "no-scheduler" | "no-worker" | "not-due" | "overlap" | "paused" | "queue-paused" | "queue-unserved" | "region-unserved" | "released" | "task-unknown" | "unplanned" | "upstream" | "worker-free" | "workers-busy" | "workers-stopping";
+  kind: "calendars" | "cancel-requested" | "claim-expired" | "dependencies" | "dependency" | "done" | "ended" | "expires" | "gate" | "key" | "limit-reached" | "manual" | "no-instant" | "no-scheduler" | "no-worker" | "not-due" | "overlap" | "paused" | "queue-paused" | "queue-unserved" | "region-unserved" | "released" | "task-unknown" | "total-timeout" | "unplanned" | "upstream" | "worker-free" | "workers-busy" | "workers-stopping";
   text: string;
   remedy?: string;
   since?: string | null;

@@ -186,6 +186,7 @@ HOT: dict[tuple[str, str], tuple[object, ...]] = {
     ("maintenance", "expired"): (NOW, 100),
     ("maintenance", "lock_expired"): (IDS, NOW),
     ("maintenance", "too_late"): (NOW, 100),
+    ("maintenance", "out_of_time"): (NOW, 100),
     ("maintenance", "waiting_gates"): (),
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ HOT = {
         "next_in_line",
     ],
     "api": ["noted_from", "notes", "notes_by", "notes_on", "notes_of"],
-    "maintenance": ["expired", "too_late", "limited_jobs", "beyond_limit"],
+    "maintenance": ["expired", "too_late", "out_of_time", "limited_jobs", "beyond_limit"],
     "events": ["unpublished", "since"],
     "jobs": ["due", "due_in_namespace", "changed", "calendars", "list_next", "list_paused", "count"],
     "firings": ["move_on", "unfinished", "is_recorded", "list", "newest"],

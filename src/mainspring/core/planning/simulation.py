@@ -20,7 +20,7 @@ from mainspring.core.instants import Duration, Instant, format_instant
 from mainspring.core.model import FiringOutcome, Gate, Job, NewRun, RunOptions
 from mainspring.core.planning.firing_limits import Bounds
 from mainspring.core.planning.plans import Calendars, PlannedFiring, Refuse, Replace, admit, next_fire_at, plan
-from mainspring.core.runs.outcome import Next, after_failure, deadline_of, ends_with_run, overrun, too_late
+from mainspring.core.runs.outcome import Next, after_failure, deadline_of, ends_with_run, out_of_time, overrun, too_late
 from mainspring.core.schedules.triggers import AfterTrigger, EveryTrigger
 from mainspring.core.states import FAILED, PENDING
 
@@ -187,8 +187,13 @@ class _World:
         if run.expires_at is not None and start > run.expires_at:
             row.outcome, row.reason, row.finished_at = "skipped", too_late(run.expires_at).reason, run.expires_at
             return row
+        options = msgspec.json.decode(run.options, type=RunOptions)
+        if options.give_up_at is not None and start >= options.give_up_at:
+            row.outcome, row.finished_at = "failed", options.give_up_at
+            row.reason = out_of_time(0, None, run.options).reason
+            return row
         row.started_at = start
-        self._execute(row, run, start)
+        self._execute(row, run, options, start)
         for gate in gates:
             heappush(self._ends[gate.name], row.finished_at or start)
         return row
@@ -200,9 +205,9 @@ class _World:
             free_at = heappop(ends)
         return free_at
 
-    def _execute(self, row: PredictedFiring, run: NewRun, start: Instant) -> None:
+    def _execute(self, row: PredictedFiring, run: NewRun, options: RunOptions, start: Instant) -> None:
         """Let a run take its time; one that takes longer than its timeout is retried as its policy says."""
-        options, length = msgspec.json.decode(run.options, type=RunOptions), self._took(row.fire_at)
+        length = self._took(row.fire_at)
         while (end := deadline_of(options, start)) is not None and start + length > end:
             summary, end = f"TimeoutError: {overrun(options, start)}", max(start, end)
             following = after_failure(run.id, row.attempts, 0, options, summary, _FAILURE, end)

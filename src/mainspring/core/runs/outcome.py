@@ -279,6 +279,20 @@ def too_late(expires_at: Instant) -> Next:
     return Next(SKIPPED, f"not started by {format_instant(expires_at)}")
 
 
+def out_of_time(attempt: int, expires_at: Instant | None, options: str) -> Next:
+    """The total timeout of a run has ended while it waited: for other runs, at a gate, for a worker or for a retry. A
+    starting deadline that had passed before that comes first.
+
+    `attempt` counts the attempts that have ended.
+    """
+    known = _options.decode(options)
+    if attempt == 0 and expires_at is not None and (known.give_up_at is None or expires_at < known.give_up_at):
+        return too_late(expires_at)
+    if attempt == 0:
+        return Next(FAILED, f"not started within {_total(known)}")
+    return Next(FAILED, f"not done within {_total(known)}; attempt {attempt + 1} was not started")
+
+
 def settle(proposed: Next, cancel_reason: str | None) -> Next:
     """The final decision, in the transaction: a failure after a request to cancel ends cancelled, never retried; a
     success stands."""

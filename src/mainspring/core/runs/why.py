@@ -19,13 +19,14 @@ from mainspring.core.instants import (
     format_duration,
     format_instant,
 )
-from mainspring.core.model import Edge, Job, Run, Worker
+from mainspring.core.model import Edge, Job, Run, RunOptions, Worker
 from mainspring.core.schedules.triggers import AfterTrigger, AtTrigger, ManualTrigger
 from mainspring.core.states import FINAL, PENDING, RUNNING
 
 OVERDUE: Final[Duration] = 5 * SECOND
 """A job due for longer than this has no planner: planning takes milliseconds, an election two seconds."""
 _NAMED = 5
+_options = msgspec.json.Decoder(RunOptions)
 _COARSE = ((DAY, HOUR), (HOUR, MINUTE), (MINUTE, SECOND), (SECOND, SECOND), (0, MILLISECOND))
 
 
@@ -33,7 +34,7 @@ CauseKind = Literal[
     "cancel-requested", "claim-expired", "key", "overlap", "dependency", "dependencies", "gate", "released", "not-due",
     "no-worker", "queue-unserved", "region-unserved", "task-unknown", "workers-stopping", "worker-free", "workers-busy",
     "expires", "paused", "unplanned", "no-scheduler", "limit-reached", "manual", "ended", "done", "calendars",
-    "no-instant", "upstream", "queue-paused",
+    "no-instant", "upstream", "queue-paused", "total-timeout",
 ]  # fmt: skip
 
 
@@ -138,6 +139,10 @@ def why_not_running(
         may = "is" if run.expires_at > crowd.now else "was to be"
         text = f"It {may} skipped if not started by {_when(run.expires_at, crowd.now)}."
         reasons.append(Cause(kind="expires", text=text, since=run.expires_at))
+    if (end := _options.decode(run.options or "{}").give_up_at) is not None:
+        may = "will fail" if end > crowd.now else "was to fail"
+        text = f"It {may} if not done by {_when(end, crowd.now)}, when its total timeout ends."
+        reasons.append(Cause(kind="total-timeout", text=text, since=end))
     return reasons
 
 

@@ -92,7 +92,8 @@ TRANSPORT_PATHS: Final = MappingProxyType(
     }
 )
 _BY_OLD_CODE: Final = ("run left to newer code",)
-_BY_PAUSES: Final = ("queue paused",)
+_OUT_OF_TIME: Final = ("run.failed", "not started", "total timeout ended a wait")
+_BY_PAUSES: Final = ("queue paused", _OUT_OF_TIME[2])
 PATHS: Final = (
     *_BY_KIND.values(),
     *(name for _, _, name in _BY_REASON),
@@ -183,6 +184,6 @@ async def read_events(store: Store, seen: Counter[str]) -> None:
 def _count(event: Event, seen: Counter[str]) -> None:
     if name := _BY_KIND.get(event.kind) or _BROKER_KINDS.get(event.kind):
         seen[name] += 1
-    for kind, part, name in _BY_REASON:
+    for kind, part, name in (*_BY_REASON, _OUT_OF_TIME):
         if event.kind == kind and part in event.reason:
             seen[name] += 1

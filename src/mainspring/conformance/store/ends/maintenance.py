@@ -30,7 +30,8 @@ from mainspring.conformance.store.samples import (
     trigger,
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Duration
-from mainspring.core.model import JobPolicy, LogLine
+from mainspring.core.model import Gate, JobPolicy, LogLine
+from mainspring.core.states import FINAL
 from mainspring.errors import NotFound
 from mainspring.store import MOST_ENDED_WORKERS, RunFilter, Store
 from mainspring.testing.clock import ManualClock
@@ -42,6 +43,11 @@ PASSES = 20
 async def clean(store: Store, runs: Duration = DAY, firings: Duration = DAY, events: Duration = DAY) -> int:
     """One pass without a limit that matters."""
     return await store.clean(runs, firings, events, 1_000)
+
+
+def out_of_time_in(clock: ManualClock, total: Duration) -> str:
+    """The options of a run whose total timeout begins now."""
+    return options(total_timeout=total, give_up_at=clock.now() + total)
 
 
 async def forgets(store: Store, runs: Duration) -> bool:
@@ -79,6 +85,90 @@ class MaintenanceSuite:
         await store.report([success(claim)])
         await submit(store, a_run(clock, due_at=clock.now() + HOUR, expires_at=clock.now() + 2 * HOUR))
         assert not (await store.recover(HOUR, 100)).idle
+
+    async def test_a_run_that_waits_past_its_total_timeout_fails(self, store: Store, clock: ManualClock) -> None:
+        bounded = a_run(clock, options=out_of_time_in(clock, MINUTE))
+        blocked = a_run(clock, after=(bounded.id,), on_failure="run", options=out_of_time_in(clock, MINUTE + SECOND))
+        first, second = (in_line(clock, "key:k", options=out_of_time_in(clock, MINUTE)) for _ in range(2))
+        unbounded = a_run(clock)
+        await submit(store, bounded, blocked, first, second, unbounded)
+        clock.advance(MINUTE - 1)
+        assert (await store.recover(HOUR, 100)).expired == 0
+        await new_events(store)
+        clock.advance(1)
+        assert not (await store.recover(HOUR, 100)).idle
+        for run in (bounded, first, second):
+            stored = await seen(store, run)
+            assert (stored.state, stored.reason) == ("failed", "not started within its total timeout of 1m")
+            assert (stored.attempt, stored.started_at, stored.finished_at) == (0, None, clock.now())
+            assert await store.list_attempts(run.id) == []
+        assert (await seen(store, unbounded)).state == "pending"
+        assert (await seen(store, blocked)).state == "pending", "its upstream has ended"
+        failed = [event for event in await new_events(store) if event.kind == "run.failed"]
+        assert {event.run_id for event in failed} == {bounded.id, first.id, second.id}
+        clock.advance(SECOND)
+        await store.recover(HOUR, 100)
+        assert (await seen(store, blocked)).state == "failed"
+
+    async def test_a_blocked_run_fails_at_its_total_timeout_and_what_follows_it_is_judged(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        upstream = a_run(clock)
+        blocked = a_run(clock, after=(upstream.id,), options=out_of_time_in(clock, MINUTE))
+        last = a_run(clock, after=(blocked.id,))
+        await submit(store, upstream, blocked, last)
+        clock.advance(MINUTE)
+        await store.recover(HOUR, 100)
+        assert (await seen(store, blocked)).state == "failed"
+        ended = await seen(store, last)
+        assert ended.state in FINAL
+        assert blocked.id in ended.reason
+        await finish(store, upstream)
+        assert (await seen(store, blocked)).state == "failed"
+
+    async def test_a_total_timeout_that_passes_while_a_run_waits_for_its_retry_fails_it(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        run = a_run(clock, options=out_of_time_in(clock, MINUTE), gates=(Gate("g", 1),))
+        await submit(store, run)
+        await store.report([another_try(await take_one(store), 10 * SECOND)])
+        clock.advance(MINUTE)
+        await store.recover(HOUR, 100)
+        stored = await seen(store, run)
+        assert (stored.state, stored.attempt) == ("failed", 1)
+        assert stored.reason == "not done within its total timeout of 1m; attempt 2 was not started"
+        assert [attempt.outcome for attempt in await store.list_attempts(run.id)] == ["failed"]
+        free = a_run(clock, gates=(Gate("g", 1),))
+        await submit(store, free)
+        assert (await take_one(store)).run_id == free.id
+
+    async def test_a_run_that_is_executed_is_left_to_its_worker_when_its_total_timeout_ends(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await submit(store, run := a_run(clock, options=out_of_time_in(clock, SECOND)))
+        claim = await take_one(store)
+        clock.advance(2 * SECOND)
+        await store.recover(HOUR, 100)
+        assert (await seen(store, run)).state == "running"
+        assert await store.report([success(claim)]) == ["accepted"]
+
+    async def test_of_a_starting_deadline_and_a_total_timeout_the_earlier_counts(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        end = out_of_time_in(clock, MINUTE)
+        early = a_run(clock, expires_at=clock.now() + MINUTE - 1, options=end)
+        late = a_run(clock, expires_at=clock.now() + MINUTE + 1, options=end)
+        await submit(store, early, late)
+        clock.advance(HOUR)
+        await store.recover(DAY, 100)
+        assert [(await seen(store, run)).state for run in (early, late)] == ["skipped", "failed"]
+
+    async def test_as_many_runs_as_are_out_of_time_end_in_one_pass_as_it_may_take(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await submit(store, *(a_run(clock, options=out_of_time_in(clock, SECOND)) for _ in range(25)))
+        clock.advance(SECOND)
+        assert [(await store.recover(HOUR, 10)).expired for _ in range(4)] == [10, 10, 5, 0]
 
     async def test_recovering_twice_counts_a_loss_once(self, store: Store, clock: ManualClock) -> None:
         run = a_run(clock)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mainspring.core.instants import Duration
 from mainspring.core.model import Event, Worker
-from mainspring.core.runs.outcome import after_expiry, too_late
+from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FINAL, State
 from mainspring.store import Reaped
@@ -62,8 +62,11 @@ async def _recover_lost(tx: Transaction, limit: int) -> list[State]:
 
 
 async def _end_late(tx: Transaction, limit: int) -> int:
+    """End runs that wait although their time is over; how many."""
+    over = await tx.fetch(_Q["out_of_time"], tx.now, limit)
+    ended = await end_unstarted(tx, [(run_id, out_of_time(*row)) for run_id, *row in over])
     overdue = await tx.fetch(_Q["too_late"], tx.now, limit)
-    return await end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
+    return ended + await end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
 
 
 async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.core.instants import DAY, Duration, Instant
 from mainspring.core.model import Event, Worker
-from mainspring.core.runs.outcome import after_expiry, too_late
+from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import MOST_ENDED_WORKERS, Reaped
@@ -102,6 +102,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
     return bool(
         tx.execute(_Q["expired"], (tx.now, 1)).fetchone()
         or tx.execute(_Q["too_late"], (tx.now, 1)).fetchone()
+        or tx.execute(_Q["out_of_time"], (tx.now, 1)).fetchone()
         or tx.execute(silent, (tx.now - dead_after,)).fetchone()
         or tx.execute(_Q["waiting_gates"]).fetchone()
         or tx.execute(_Q["stranded"], (tx.now, 0, "", 1)).fetchone()
@@ -113,8 +114,7 @@ def _anything_to_recover(tx: Transaction, dead_after: Duration) -> bool:
 def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     lost = _recover_lost(tx, limit)
     ended = tuple(state for state in lost if state in FINAL)
-    overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
-    expired = end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
+    expired = _end_late(tx, limit)
     dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
     tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
@@ -123,6 +123,14 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     postponed = follow_postponed(tx)
     dead_workers = tuple(worker for worker, _ in dead)
     return Reaped(len(lost), expired, dead_workers, moved=moved, ended=ended, postponed=postponed)
+
+
+def _end_late(tx: Transaction, limit: int) -> int:
+    """End runs that wait although their time is over; how many."""
+    over = tx.execute(_Q["out_of_time"], (tx.now, limit)).fetchall()
+    ended = end_unstarted(tx, [(run_id, out_of_time(*row)) for run_id, *row in over])
+    overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
+    return ended + end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
 
 
 def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:

@@ -78,13 +78,15 @@ def _late(stories: Stories, story: RunStory, due: Instant, claim: Record) -> Ite
 
 
 def deadlines_end_the_work(stories: Stories) -> Iterator[Finding]:
-    """(12) Work ends at its timeout, or soon after (`deadline_bound`), where nothing had gone wrong since well before.
+    """(12) Work ends at its timeout, and a run at its total timeout even if it waits, or soon after (`deadline_bound`),
+    where nothing had gone wrong since well before.
 
     Not seen: work whose end was not recorded. A function in a thread cannot be ended: one that has a timeout and goes
     on is reported here.
     """
     for story in stories.runs.values():
         options = story.options
+        yield from _ends_too_late(stories, story)
         if options is None or options.timeout is None:
             continue
         for turn in story.turns.values():
@@ -97,3 +99,16 @@ def deadlines_end_the_work(stories: Stories) -> Iterator[Finding]:
                     f"went on for {format_duration(end.store - start.store)}"
                 )
                 yield found(message, story.source, start, end, stories.healed)
+
+
+def _ends_too_late(stories: Stories, story: RunStory) -> Iterator[Finding]:
+    """A run that went on, or waited, well beyond its total timeout."""
+    run, end = story.run, None if story.options is None else story.options.give_up_at
+    if run is None or end is None or not stories.is_quiet(end):
+        return
+    drained = stories.end_of_runs
+    until = run.finished_at if run.finished_at is not None else None if drained is None else drained.store
+    if until is not None and until > end + stories.bounds.overrun:
+        gone_on = "ended only at" if run.finished_at is not None else f"was {run.state} at"
+        message = f"the total timeout of run {story.id} ended at {format_instant(end)}, and the run {gone_on} "
+        yield found(message + format_instant(until), story.row, stories.healed)

@@ -191,6 +191,12 @@ def _impossible_attempts(story: RunStory) -> Iterator[Finding]:
             yield found(message, *story.attempts)
 
 
+def _is_out_of_time(story: RunStory) -> bool:
+    """Whether the run ended when its total timeout had ended, or later."""
+    end = None if story.options is None else story.options.give_up_at
+    return end is not None and story.run is not None and (story.run.finished_at or 0) >= end
+
+
 def _impossible_end(story: RunStory, any_attempt: Record) -> Iterator[Finding]:
     assert story.run is not None
     state, last = story.run.state, story.attempts[-1].state if story.attempts else None
@@ -200,7 +206,7 @@ def _impossible_end(story: RunStory, any_attempt: Record) -> Iterator[Finding]:
         fits = last != SUCCEEDED
     elif state == FAILED:
         waited = story.new is not None and bool(story.new.after) and story.new.on_failure == "fail"
-        fits = last in (*_FAILURES, _LOST) or (last is None and waited)
+        fits = last in (*_FAILURES, _LOST) or (last is None and (waited or _is_out_of_time(story)))
     else:
         fits = last in (None, "skipped")
     if not fits:

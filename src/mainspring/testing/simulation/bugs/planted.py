@@ -198,6 +198,15 @@ PLANTED: Final = MappingProxyType(
         "deadlines are forgotten": Planted(
             [InCode(f"{_SERVICES}.worker.runner:Runner._stop", mistakes.ignore_deadline)], 12, "calm"
         ),
+        "a run waits beyond its total timeout": Planted(
+            [
+                InQuery("maintenance", "out_of_time", "<= ?", "<= ? - 1e15"),
+                InCode("mainspring.testing.simulation.load.client:Client.__init__", mistakes.in_a_hurry),
+            ],
+            12,
+            "calm",
+            1,
+        ),
         "an hour that comes twice fires twice": Planted(
             [InCode("mainspring.core.schedules.cron:Cron._next_by_wall_clock", mistakes.by_elapsed_time)],
             21,

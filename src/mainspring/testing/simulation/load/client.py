@@ -21,13 +21,15 @@ from mainspring.process.ids import IdSource
 from mainspring.settings import Settings
 from mainspring.store import Store
 from mainspring.testing.simulation.load.tasks import NEW_ARGUMENT, TASKS
-from mainspring.testing.simulation.load.workload import KEYS, LIMIT, NAMESPACE, draw_options
+from mainspring.testing.simulation.load.workload import KEYS, LIMIT, NAMESPACE, bounded, draw_options
 from mainspring.testing.simulation.ports.scribe import as_json
 
 T = TypeVar("T")
 
 ACTION_S = 9.0
 """The mean pause between two actions of a client."""
+BOUNDED_SHARE = 0.15
+"""The runs that have a total timeout."""
 PACE = Pace(12, 60 * SECOND)
 """Tight, so that it is reached."""
 
@@ -44,9 +46,12 @@ class Client:
         seen: Counter[str],
         *,
         mixed: bool = False,
+        hurried: bool = False,
     ) -> None:
-        """`mixed`: half of its runs have an argument that older code does not take."""
+        """`mixed`: half of its runs have an argument that older code does not take. `hurried`: some have a total
+        timeout."""
         self._mixed = mixed
+        self._hurried = hurried
         self.store = store
         self._settings = settings
         self._ids = ids
@@ -119,6 +124,8 @@ class Client:
             gates=(Gate("task:limited", LIMIT),) if task == "limited" else (),
             lines=() if key is None else (Gate(f"key:{key}", 1),),
         )
+        if self._hurried and fraction_of("total", run.id) < BOUNDED_SHARE:
+            run = msgspec.structs.replace(run, options=bounded(run))
         if self._mixed and fraction_of("args", run.id) < 0.5:
             run = msgspec.structs.replace(run, args=as_json({NEW_ARGUMENT: 1}))
         return msgspec.structs.replace(run, **changes)

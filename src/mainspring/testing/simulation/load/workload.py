@@ -7,8 +7,10 @@ from typing import Final
 
 import msgspec
 
+from mainspring.core.ids import fraction_of
 from mainspring.core.instants import MILLISECOND, SECOND, Duration, Instant, parse_instant
-from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.model import Job, JobPolicy, NewRun, RunOptions
+from mainspring.core.runs.outcome import with_end
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.calendar_rules import CronRule, DailyWindow
 from mainspring.core.schedules.calendars import Calendar
@@ -24,6 +26,7 @@ from mainspring.process.ids import IdSource
 from mainspring.settings import Settings
 from mainspring.testing.simulation.faults import HOSTILE, HUGE
 from mainspring.testing.simulation.load.tasks import TASKS
+from mainspring.testing.simulation.ports.scribe import as_json
 
 NAMESPACE: Final = "default"
 APP: Final = "simulated"
@@ -195,6 +198,13 @@ def draw_options(random: Random) -> RunOptions:
         max_losses=random.choice((1, 3, 3)),
         on_key_failure=random.choice(("continue", "continue", "stop")),
     )
+
+
+def bounded(run: NewRun) -> str:
+    """The options of a run, with a total timeout that it may well need: by its id, so that it is drawn from nothing."""
+    total = (1 + int(10 * fraction_of("length of total", run.id))) * SECOND
+    options = msgspec.json.decode(run.options, type=RunOptions)
+    return with_end(as_json(msgspec.structs.replace(options, timeout=None, total_timeout=total)), run.due_at)
 
 
 def draw_night(random: Random) -> tuple[Instant, str]:

@@ -181,7 +181,8 @@ class World:
         if self.post is not None:
             courier = Courier(self.post, wire, Host(self.loop), self.clock, Random(f"{self._seed}:courier:{actor}"))
             store.on_accepted(Announcer(store, courier, clock))
-        return Client(store, self.settings, self._ids, random, self._happened, mixed=self._is_mixed)
+        hurried = "paused_queues" in self._profile.habits  # So that runs with a total timeout have to wait.
+        return Client(store, self.settings, self._ids, random, self._happened, mixed=self._is_mixed, hurried=hurried)
 
     def _strike(self, event: Event) -> None:
         process = self.processes[event.target % len(self.processes)]

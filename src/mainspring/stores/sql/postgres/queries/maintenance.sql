@@ -9,6 +9,8 @@ WITH RECURSIVE waiting AS (
     ORDER BY namespace, blocked_on LIMIT 1) AS following)
 SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)))
   OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
+  OR EXISTS (SELECT FROM mainspring.runs WHERE (options::json ->> 'give_up_at')::bigint <= $2
+             AND state <> 'running' AND strpos(options, '"give_up_at":') > 0)
   OR EXISTS (SELECT FROM mainspring.workers WHERE state IN ('active', 'draining') AND heartbeat_at < (SELECT mainspring.store_now($1)) - $3)
   OR EXISTS (SELECT FROM mainspring.runs WHERE state = 'pending' AND strpos(options, '"region_failover":') > 0 AND due_at <= $2)
   OR EXISTS (SELECT FROM mainspring.ended_upstreams) OR EXISTS (SELECT FROM mainspring.stopped_lines)
@@ -16,6 +18,8 @@ SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_u
                SELECT FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g),
   NOT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until > 0)
   AND NOT EXISTS (SELECT FROM mainspring.runs WHERE expires_at > 0 AND expires_at IS NOT NULL AND state <> 'running')
+  AND NOT EXISTS (SELECT FROM mainspring.runs WHERE (options::json ->> 'give_up_at')::bigint > 0
+                  AND state <> 'running' AND strpos(options, '"give_up_at":') > 0)
   AND NOT EXISTS (SELECT FROM waiting);
 
 -- expired: running runs whose claim has run out, oldest first
@@ -28,6 +32,11 @@ WHERE id = ANY ($1::text[]) AND state = 'running' AND claimed_until < (SELECT ma
 -- too_late: runs that were not started in time
 SELECT id, expires_at FROM mainspring.runs
 WHERE expires_at < $1 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0 ORDER BY expires_at LIMIT $2;
+
+-- out_of_time: waiting runs whose total timeout has ended
+SELECT id, attempt, expires_at, options FROM mainspring.runs
+WHERE (options::json ->> 'give_up_at')::bigint <= $1 AND state <> 'running' AND strpos(options, '"give_up_at":') > 0
+ORDER BY (options::json ->> 'give_up_at')::bigint LIMIT $2;
 
 -- silent: workers that have not been heard of
 UPDATE mainspring.workers SET state = 'dead', running = 0 WHERE id = ANY (ARRAY(

@@ -4,6 +4,11 @@ SELECT id FROM runs WHERE state = 'running' AND claimed_until < ? ORDER BY claim
 -- too_late: runs that were not started in time
 SELECT id, expires_at FROM runs WHERE expires_at < ? AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0 ORDER BY expires_at LIMIT ?;
 
+-- out_of_time: waiting runs whose total timeout has ended
+SELECT id, attempt, expires_at, options FROM runs
+WHERE json_extract(options, '$.give_up_at') <= ? AND state <> 'running' AND instr(options, '"give_up_at":') > 0
+ORDER BY json_extract(options, '$.give_up_at') LIMIT ?;
+
 -- silent: workers that have not been heard of
 UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ? RETURNING id, namespace;
 
