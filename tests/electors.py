@@ -21,10 +21,10 @@ from mainspring.drivers.etcd.client import encoded
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.leases.kubernetes import encoded as encoded_object
-from mainspring.testing.servers.etcd import EtcdServer, make_cluster
-from mainspring.testing.servers.kubernetes import KubernetesServer
 from mainspring.testing.servers.process import ServerProcess
-from mainspring.testing.servers.zookeeper import ZooKeeperServer, make_ensemble
+from servers.etcd import EtcdServer, make_cluster
+from servers.kubernetes import KubernetesServer
+from servers.zookeeper import ZooKeeperServer, make_ensemble
 
 KINDS = ("etcd", "zookeeper", "kubernetes")
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster, find_program
+from servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster, find_program
 
 
 class StandInServer(KubernetesServer):

@@ -12,10 +12,10 @@ from typing import NamedTuple
 import httpx
 
 from bench.harness.running import Failed
-from mainspring.testing.servers.etcd import EtcdServer
-from mainspring.testing.servers.kubernetes import KubernetesServer, find_program
 from mainspring.testing.servers.redis import RedisServer
-from mainspring.testing.servers.zookeeper import ZooKeeperServer
+from tests.servers.etcd import EtcdServer
+from tests.servers.kubernetes import KubernetesServer, find_program
+from tests.servers.zookeeper import ZooKeeperServer
 
 
 class Elector(NamedTuple):

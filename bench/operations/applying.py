@@ -23,7 +23,7 @@ import yaml
 from bench.harness.running import Failed
 from bench.operations.containers import running_cluster
 from examples.running import ROOT, new_database
-from mainspring.testing.servers.kubernetes import fit_for_one_host
+from tests.servers.kubernetes import fit_for_one_host
 
 OVERLAY = ROOT / "deploy" / "kubernetes" / "overlays" / "dev"
 PATIENCE_S = 180.0

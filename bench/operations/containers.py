@@ -26,7 +26,7 @@ from mainspring.drivers.kubernetes.config import find_access
 from mainspring.executor import AttemptContext
 from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.settings import Settings
-from mainspring.testing.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
+from tests.servers.kubernetes import KubernetesCluster, KubernetesServer, find_cluster
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"

@@ -30,8 +30,8 @@ from mainspring.executors.containers.jobs import RESTRICTED, TOKEN, write_job
 from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.services.worker.sweeper import Sweeper
 from mainspring.settings import Settings
-from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesCluster, KubernetesServer
 from sdk_work import stored_run
+from servers.kubernetes import ACCOUNT, KubernetesCluster, KubernetesServer
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 PODS = "/api/v1/namespaces/default/pods"

@@ -15,7 +15,7 @@ from electors import held, make_certificate, opened
 from mainspring.core.instants import SECOND
 from mainspring.drivers.etcd.client import decoded, encoded
 from mainspring.errors import LeaseUnavailable
-from mainspring.testing.servers.etcd import EtcdServer
+from servers.etcd import EtcdServer
 
 _folders = count()
 

@@ -24,8 +24,8 @@ from mainspring.core.model import Hold
 from mainspring.drivers.kubernetes.config import find_access
 from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.leases.kubernetes import KubernetesLease
-from mainspring.testing.servers.kubernetes import ACCOUNT, KubernetesServer
 from mainspring.testing.servers.proxy import Proxy
+from servers.kubernetes import ACCOUNT, KubernetesServer
 
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
 RBAC = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"

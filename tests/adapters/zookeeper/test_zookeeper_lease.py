@@ -19,7 +19,7 @@ from mainspring.core.model import Hold
 from mainspring.errors import LeaseUnavailable
 from mainspring.lease import Lease
 from mainspring.testing.servers.proxy import Proxy
-from mainspring.testing.servers.zookeeper import ZooKeeperServer
+from servers.zookeeper import ZooKeeperServer
 
 TTL = 600 * MILLISECOND
 _roots = count()

@@ -11,8 +11,8 @@ import pytest
 from manifests import CHART, ROOT, VERSION, Manifest, check_schema, helm, kustomize, read
 
 from mainspring.settings import unknown_variables
-from mainspring.testing.servers.kubernetes import find_helm
 from mainspring.version import VERSION as PROGRAM_VERSION
+from servers.kubernetes import find_helm
 
 pytestmark = pytest.mark.kubernetes
 OF_HELM = {

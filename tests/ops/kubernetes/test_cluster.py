@@ -32,7 +32,7 @@ from mainspring.executors.containers.kubernetes import KubernetesExecutor
 from mainspring.ops.kubernetes.reading import read_cronjob
 from mainspring.ops.kubernetes.writing import write_cronjob
 from mainspring.settings import Settings
-from mainspring.testing.servers.kubernetes import (
+from servers.kubernetes import (
     KubernetesCluster,
     KubernetesServer,
     find_cluster,

@@ -1,4 +1,4 @@
-"""Servers for tests and benchmarks, one module each: started, paused, killed.
+"""Servers that chaos runs and drills start, pause and kill, one module each.
 
 `process` is what they share; `proxy` is a network that fails.
 """

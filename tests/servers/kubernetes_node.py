@@ -1,6 +1,6 @@
 """A node of Kubernetes for tests: the containers of its pods are processes of this host, without isolation.
 
-    python -m mainspring.testing.servers.kubernetes_node KUBECONFIG NAME FOLDER
+    python -P tests/servers/kubernetes_node.py KUBECONFIG NAME FOLDER
 
 It does what Jobs and Deployments rest on: it runs `command` and `args` with the environment that the pod names, reports
 states and exit codes, kills what uses more memory than its limit, serves logs, and ends pods that are deleted. An image

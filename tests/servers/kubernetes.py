@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+import ssl
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -13,8 +14,9 @@ from typing import Any, Final
 
 import httpx
 
-from mainspring.testing.servers.etcd import EtcdServer
 from mainspring.testing.servers.process import ServerProcess
+
+from .etcd import EtcdServer
 
 ADMIN: Final = "secret-of-the-administrator"
 ACCOUNT: Final = "secret-of-the-account"
@@ -202,8 +204,8 @@ class NodeProcess(ServerProcess):
 
     def words(self) -> list[str]:
         config = self._server.write_kubeconfig(self.folder / "config")
-        module = "mainspring.testing.servers.kubernetes_node"
-        return [sys.executable, "-m", module, str(config), "node", str(self.folder)]
+        program = str(Path(__file__).with_name("kubernetes_node.py"))
+        return [sys.executable, "-P", program, str(config), "node", str(self.folder)]
 
     def answers(self) -> bool:
         answer = self._server.ask("GET", "/api/v1/nodes/node")
@@ -263,6 +265,4 @@ def fit_for_one_host(manifest: dict[str, Any], app: Path, store: str) -> dict[st
 
 
 def _trust(verify: Any) -> Any:
-    import ssl
-
     return ssl.create_default_context(cafile=verify) if verify else False
