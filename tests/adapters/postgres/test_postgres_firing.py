@@ -18,9 +18,9 @@ from mainspring.core.planning.plans import make_runs
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.errors import Conflict, TermPassed
 from mainspring.stores.postgres.definitions import jobs, plans
-from mainspring.stores.postgres.history import events
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
+from mainspring.stores.sql import load_queries
 from mainspring.testing.clock import ManualClock
 
 __all__ = ["first"]
@@ -220,7 +220,7 @@ class TestPositionsOfEvents:
         await postgres.record_events([Event("one", clock.now()), Event("two", clock.now())])
 
         async def number(tx: Transaction) -> None:
-            assert await tx.fetchval(events._Q["number"], 10) == 1
+            assert await tx.fetchval(load_queries("postgres", "events")["number"], 10) == 1
 
         await first.does(number)
         async with first.before(postgres.number_events(10)) as second:

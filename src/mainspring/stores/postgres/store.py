@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Self
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, Self, TypeVar
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
@@ -11,21 +11,22 @@ from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.postgres.claims.dispatch import Dispatching
 from mainspring.stores.postgres.claims.pressure import Pressure
-from mainspring.stores.postgres.claims.queues import Queues
 from mainspring.stores.postgres.claims.work import Claiming
 from mainspring.stores.postgres.definitions.jobs import Jobs
 from mainspring.stores.postgres.definitions.plans import Plans
 from mainspring.stores.postgres.ends.recovery import Maintenance
 from mainspring.stores.postgres.ends.reports import Reports
-from mainspring.stores.postgres.history.api import Api
-from mainspring.stores.postgres.history.events import Events
 from mainspring.stores.postgres.history.runs import Runs
 from mainspring.stores.postgres.history.tallies import Tallies
 from mainspring.stores.postgres.server.database import Database, Limits
 from mainspring.stores.postgres.server.leases import Leases
+from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.rows.views import StoredViews
+from mainspring.stores.rows.writes import StoredWrites
+from mainspring.stores.sql import load_migrations
 
 _LIMITS = Limits()
+T = TypeVar("T")
 
 
 class PostgresStore(
@@ -38,11 +39,9 @@ class PostgresStore(
     Maintenance,
     Pressure,
     Leases,
-    Events,
-    Queues,
     Tallies,
-    Api,
     StoredViews,
+    StoredWrites,
     dialect="postgres",
 ):
     """See `mainspring.store.Store`. Several processes use one database; the store's clock is the server's."""
@@ -85,6 +84,22 @@ class PostgresStore(
 
     def _list_of(self, texts: Collection[str]) -> list[str]:
         return list(texts)
+
+    async def _change(
+        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, quick: bool = False
+    ) -> T:
+        return await self._db.write(work, durable=durable)
+
+    async def _look(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return await self._db.read(work)
+
+    async def number_events(self, limit: int) -> int:
+        ((count,),) = await self._db.alone(self._events["number"], limit)
+        return int(count)
+
+    async def schema(self) -> tuple[int, int]:
+        ((version,),) = await self._rows(self._api["schema"])
+        return int(version), len(load_migrations("postgres"))
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener, remote=remote)

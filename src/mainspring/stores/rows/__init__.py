@@ -1,1 +1,1 @@
-"""What both stores do alike with rows."""
+"""What both stores do alike: rows and what they are, reads and writes of the same statements in every dialect."""

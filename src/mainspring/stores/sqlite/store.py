@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import Any, TypeVar
 
 from mainspring.clock import Clock
 from mainspring.core.instants import Instant
 from mainspring.process.metrics import Metrics
 from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.rows.job_rows import to_json
+from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.rows.views import StoredViews
+from mainspring.stores.rows.writes import StoredWrites
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
-from mainspring.stores.sqlite.claims.queues import Queues
 from mainspring.stores.sqlite.claims.work import Claiming
 from mainspring.stores.sqlite.definitions.jobs import Jobs
 from mainspring.stores.sqlite.definitions.plans import Plans
 from mainspring.stores.sqlite.ends.recovery import Maintenance
 from mainspring.stores.sqlite.ends.reports import Reports
+from mainspring.stores.sqlite.file.connection import schema_status
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.inline import InlineDatabase
 from mainspring.stores.sqlite.file.leases import Leases
-from mainspring.stores.sqlite.history.api import Api
+from mainspring.stores.sqlite.file.transaction import at_once
 from mainspring.stores.sqlite.history.events import Events
 from mainspring.stores.sqlite.history.runs import Runs
 from mainspring.stores.sqlite.history.tallies import Tallies
+
+T = TypeVar("T")
 
 
 class SqliteStore(
@@ -39,10 +43,9 @@ class SqliteStore(
     Pressure,
     Leases,
     Events,
-    Queues,
     Tallies,
-    Api,
     StoredViews,
+    StoredWrites,
     dialect="sqlite",
 ):
     """See `mainspring.store.Store`. Several processes may open one file; on SQLite the store's clock is the host's.
@@ -70,6 +73,18 @@ class SqliteStore(
 
     def _list_of(self, texts: Collection[str]) -> str:
         return to_json(list(texts))
+
+    async def _change(
+        self, work: Callable[[Transaction], Awaitable[T]], *, durable: bool = True, quick: bool = False
+    ) -> T:
+        return await self._db.write(lambda tx: at_once(work(tx)), promised=durable, quick=quick)
+
+    async def _look(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
+        return await self._db.read(lambda tx: at_once(work(tx)))
+
+    async def schema(self) -> tuple[int, int]:
+        status = await self._db.read(lambda tx: schema_status(tx.connection))
+        return status.version, status.latest
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener)

@@ -14,9 +14,9 @@ from mainspring.core.text import clean
 from mainspring.store import Audit, Outlook, Renewal, StandingClaim
 from mainspring.stores.postgres.claims.claim import Claims, look_columns
 from mainspring.stores.postgres.ends.reports import hand_back
-from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.postgres.submissions.idle_workers import Offers
+from mainspring.stores.rows.trail import audited
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "work")

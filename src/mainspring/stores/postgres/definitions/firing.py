@@ -192,10 +192,3 @@ def _tell_idle(tx: Transaction, entry: Entry, fresh: set[_Key]) -> None:
         # 0 stands for uncounted, as in the ledger.
         count = 0 if any(firing.count == 0 for firing in idle) else sum(firing.count for firing in idle)
         tx.events.append(firing_event(tx.now, first.outcome, entry.job, first.fire_at, first.reason, count))
-
-
-async def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
-    """The first instant from here on that the job's ledger does not have, for firings without a scheduled time."""
-    while await tx.fetchval(_Q["is_recorded"], job_id, instant) is not None:
-        instant += 1
-    return instant

@@ -25,7 +25,7 @@ from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
 from mainspring.store import Audit, Saved
 from mainspring.stores.postgres.definitions.backfill import backfill
-from mainspring.stores.postgres.definitions.firing import Entry, free_instant, record
+from mainspring.stores.postgres.definitions.firing import Entry, record
 from mainspring.stores.postgres.definitions.job_rows import (
     calendars_for,
     find_job,
@@ -34,9 +34,7 @@ from mainspring.stores.postgres.definitions.job_rows import (
     lock_changes,
     mark_changed,
 )
-from mainspring.stores.postgres.definitions.upstreams import link
 from mainspring.stores.postgres.ends.endings import end_unstarted
-from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.rows.job_rows import (
     check_editable,
@@ -56,7 +54,10 @@ from mainspring.stores.rows.job_rows import (
     unknown_jobs,
     upstream_names,
 )
+from mainspring.stores.rows.planned import free_instant
 from mainspring.stores.rows.syncing import add_up, sync_in_pages
+from mainspring.stores.rows.trail import audited
+from mainspring.stores.rows.upstreams import link
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "jobs")

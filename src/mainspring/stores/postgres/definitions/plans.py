@@ -4,33 +4,29 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
 
 import msgspec
 
-from mainspring.core.instants import SECOND, Duration, Instant
-from mainspring.core.model import Edge, Job, Term
+from mainspring.core.instants import Instant
+from mainspring.core.model import Job, Term
 from mainspring.core.planning.plans import (
     KNOWN_FOR,
     LIVE_FOR,
     Plan,
     PlannedFiring,
     encode_options,
-    settle,
-    skip_unknown,
 )
 from mainspring.core.planning.zone_data import ZoneStep, take_up
-from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
-from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.store import MOST_CHANGED, Fired
-from mainspring.stores.postgres.definitions.firing import Entry, Recorded, free_instant, record
+from mainspring.stores.postgres.definitions.firing import Entry, Recorded, record
 from mainspring.stores.postgres.definitions.job_rows import lock_changes
 from mainspring.stores.postgres.definitions.jobs import adopt_zones, known_zones
 from mainspring.stores.postgres.ends.aftermath import Outcome, end_firings
-from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.postgres.server.database import Database, Record, Transaction
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs
+from mainspring.stores.rows.planned import Due, Task, applied, instants_of, judge_upstreams, skip_unknown_tasks
 from mainspring.stores.rows.run_rows import submitted
 from mainspring.stores.sql import load_queries
 
@@ -38,11 +34,6 @@ log = logging.getLogger("mainspring")
 
 _Q = load_queries("postgres", "firings")
 _JOBS = load_queries("postgres", "jobs")
-_KNOWN_AGAIN: Duration = 10 * SECOND
-"""How long to cache that a worker knows a task."""
-
-Task = tuple[str, str]
-"""Namespace and name."""
 
 
 class Plans:
@@ -86,17 +77,10 @@ class Plans:
         return {}
 
 
-class _Due(NamedTuple):
-    """A plan as it stands in this transaction, and the upstream firings that it uses up."""
-
-    plan: Plan
-    consumed: Sequence[tuple[str, Instant]] = ()
-
-
 async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict[Task, Instant]) -> list[Fired]:
     if term is not None:
         check_term(term, await tx.fetchval(_Q["term"], term.name))
-    plans = await _skip_unknown(tx, plans, known)
+    plans = await skip_unknown_tasks(tx, plans, known, partial(_find_unknown, tx))
     if any(plan.kind == "after" or plan.job.policy.overlap == "replace" for plan in plans):
         await lock_changes(tx)  # What these end may make `after` jobs due.
     plain = sorted([plan for plan in plans if _is_plain(plan)], key=lambda plan: plan.job.id)
@@ -108,20 +92,9 @@ async def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known
     return await _add_unapplied(tx, plans, fired)
 
 
-async def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task, Instant]) -> Sequence[Plan]:
-    """Where no worker knows the task of a job, one run may wait for it; further firings are skipped."""
-    tasks = {(plan.job.namespace, plan.job.task) for plan in plans}
-    if not (asked := [task for task in tasks if known.get(task, 0) <= tx.now]):
-        return plans
-    columns = zip(*asked, strict=True)
-    rows = await tx.fetch(_Q["unknown_tasks"], *map(list, columns), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)
-    unknown = {(row[0], row[1]) for row in rows}
-    known.update({task: tx.now + _KNOWN_AGAIN for task in asked if task not in unknown})
-    jobs = [plan.job.id for plan in plans if (plan.job.namespace, plan.job.task) in unknown]
-    if not jobs:
-        return plans
-    waiting = {row[0] for row in await tx.fetch(_Q["waiting_jobs"], jobs)}
-    return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
+async def _find_unknown(tx: Transaction, tasks: Sequence[Task]) -> Sequence[Record]:
+    columns = [list(column) for column in zip(*tasks, strict=True)]
+    return await tx.fetch(_Q["unknown_tasks"], *columns, tx.now - LIVE_FOR, tx.now - KNOWN_FOR)
 
 
 def _is_plain(plan: Plan) -> bool:
@@ -171,63 +144,34 @@ async def _fire_plain(tx: Transaction, plans: Sequence[Plan]) -> dict[str, Fired
 
 
 async def _fire_rest(tx: Transaction, plans: Sequence[Plan]) -> dict[str, Fired]:
-    due = [await _judge_upstreams(tx, plan) if plan.kind == "after" else _Due(plan) for plan in plans]
+    due = [await judge_upstreams(tx, plan) if plan.kind == "after" else Due(plan) for plan in plans]
     moved = await _move_on(tx, [each.plan for each in due])
-    applied = [each for each in due if each.plan.job.id in moved]
-    recorded = await record(tx, [Entry(plan.job, plan.firings, plan.kind) for plan, _ in applied])
-    return {each.plan.job.id: await _conclude(tx, each, found) for each, found in zip(applied, recorded, strict=True)}
+    due = [each for each in due if each.plan.job.id in moved]
+    recorded = await record(tx, [Entry(plan.job, plan.firings, plan.kind) for plan, _ in due])
+    return {each.plan.job.id: await _conclude(tx, each, found) for each, found in zip(due, recorded, strict=True)}
 
 
 async def _move_on(tx: Transaction, plans: Sequence[Plan]) -> set[str]:
     """Move jobs past their plans; the ids of those that were still as planned from."""
     columns: list[list[object]] = [[], [], [], [], [], []]
     for plan in plans:
-        job, instants = plan.job, _instants(plan)
+        job, instants = plan.job, instants_of(plan)
         values = (job.id, job.version, job.next_fire_at, plan.next_fire_at, len(instants), max(instants, default=None))
         for column, value in zip(columns, values, strict=True):
             column.append(value)
     return {row[0] for row in await tx.fetch(_Q["move_on"], *columns)}
 
 
-def _instants(plan: Plan) -> list[Instant]:
-    return [firing.fire_at for firing in plan.firings if firing.outcome == "fired"]
-
-
-async def _conclude(tx: Transaction, due: _Due, recorded: Recorded) -> Fired:
-    plan, job, instants = due.plan, due.plan.job, _instants(due.plan)
+async def _conclude(tx: Transaction, due: Due, recorded: Recorded) -> Fired:
+    job, instants = due.plan.job, instants_of(due.plan)
     if recorded.instants < len(instants):
         await tx.run(_Q["fired_before"], job.id, len(instants) - recorded.instants)
     if due.consumed:
         await _consume(tx, due)
-    moved = msgspec.structs.replace(
-        job,
-        next_fire_at=plan.next_fire_at,
-        fired=job.fired + recorded.instants,
-        last_fire_at=max(instants, default=job.last_fire_at),
-    )
-    return Fired(job.id, True, moved, recorded.runs)
+    return applied(due.plan, recorded.instants, recorded.runs)
 
 
-async def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
-    """What an `after` job is due for is decided here, where no upstream can be noted meanwhile."""
-    trigger = plan.job.trigger
-    if not isinstance(trigger, AfterTrigger) or plan.job.next_fire_at is None:
-        return _Due(plan)
-    edges = [Edge(*row) for row in await tx.fetch(_JOBS["edges"], plan.job.id)]
-    verdict = judge_edges(trigger.when, trigger.on_failure, edges, hurried=_may_hurry(plan.job))
-    if isinstance(verdict, Wait):
-        return _Due(msgspec.structs.replace(plan, firings=()))
-    fire_at = await free_instant(tx, plan.job.id, plan.job.next_fire_at)
-    used = used_firings(trigger.jobs, edges)
-    return _Due(settle(plan, verdict, fire_at, tx.now, used), consumed_edges(verdict, edges))
-
-
-def _may_hurry(job: Job) -> bool:
-    """Whether a job that was made due may have been so under pressure: then not all that it follows has ended."""
-    return job.options.under_pressure == "run"
-
-
-async def _consume(tx: Transaction, due: _Due) -> None:
+async def _consume(tx: Transaction, due: Due) -> None:
     job = due.plan.job
     await tx.many(_Q["consume"], [(job.id, upstream, fire_at) for upstream, fire_at in due.consumed])
     # A firing that ended without a run sets off the same as one whose run has ended.

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from mainspring.core.instants import DAY, Duration
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.store import MOST_ENDED_WORKERS
-from mainspring.stores.postgres.history.api import forget
 from mainspring.stores.postgres.history.days import day_of
 from mainspring.stores.postgres.history.partitions import (
     day_of_partition,
@@ -17,6 +16,7 @@ from mainspring.stores.postgres.history.partitions import (
 )
 from mainspring.stores.postgres.history.tallies import forget_tallies
 from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.writes import forget
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "maintenance")

@@ -13,7 +13,6 @@ from mainspring.core.states import FINAL, RUNNING, State
 from mainspring.store import Audit, RunFilter
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.history.days import day_of, not_before
-from mainspring.stores.postgres.history.trail import audited
 from mainspring.stores.postgres.server.database import Database, Record, Transaction
 from mainspring.stores.postgres.submissions.group_commit import GroupCommit
 from mainspring.stores.postgres.submissions.in_transaction import join
@@ -27,6 +26,7 @@ from mainspring.stores.rows.run_rows import (
     run_of,
     unfinished_states,
 )
+from mainspring.stores.rows.trail import audited
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")

@@ -11,9 +11,9 @@ import asyncio
 import logging
 import math
 import random
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeAlias, TypeVar
 
 import asyncpg
 import msgspec
@@ -43,6 +43,7 @@ ACCEPTED = "accepted"
 """The notice of the procedure that a submission is committed, and not yet on the disk."""
 
 _APPEND = load_queries("postgres", "events")["append"]
+_TAKE_TURNS = load_queries("postgres", "api")["take_turns"]
 _END_SUSPENDED = load_queries("postgres", "maintenance")["end_suspended"]
 _TIME = "SELECT mainspring.store_now(NULL)"
 _encode_events = msgspec.json.Encoder().encode
@@ -66,6 +67,7 @@ def _nothing_begun() -> Iterator[None]:
 class Transaction:
     """What work sees."""
 
+    dialect: ClassVar[str] = "postgres"
     __slots__ = ("changed", "connection", "events", "fetch", "fetchrow", "fetchval", "given", "now")
 
     def __init__(self, connection: Connection, now: Instant, given: Instant | None) -> None:
@@ -91,6 +93,14 @@ class Transaction:
         """Execute a statement once per row, without waiting for each answer."""
         if rows:
             await self.connection.executemany(query, rows)
+
+    async def take_turns(self, *names: str) -> None:
+        """See `rows.transaction`."""
+        await self.fetchval(_TAKE_TURNS, chr(1).join(names))
+
+    def list_of(self, texts: Collection[str]) -> list[str]:
+        """See `rows.transaction`."""
+        return list(texts)
 
     async def append_events(self) -> None:
         """Keep the events, as one row."""

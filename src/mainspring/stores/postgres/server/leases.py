@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.load.leadership import LEASE, NODES_KEPT, OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Node, Term
-from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.term_rows import node_values, resigned
+from mainspring.core.load.leadership import LEASE, OVERTAKEN
+from mainspring.core.model import Hold, Node, Term
+from mainspring.stores.postgres.server.database import Database
+from mainspring.stores.rows.term_rows import begin_term, check_in, end_term
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "leases")
@@ -44,36 +44,14 @@ class Leases:
         return sorted(row[0] for row in rows)
 
     async def begin_term(self, name: str, owner: str) -> Term:
-        async def work(tx: Transaction) -> Term:
-            newest = await tx.fetchrow(_Q["newest_term"], name)
-            if newest is not None and newest[1] == owner:
-                number, opened = newest[0], await tx.fetchval(_Q["open_term"], name, newest[0], owner, tx.now)
-            else:
-                number = opened = await tx.fetchval(_Q["begin_term"], name, owner, tx.now)
-                await tx.fetchval(_Q["close_terms"], name, number, tx.now, OVERTAKEN)
-                await tx.fetchval(_Q["forget_terms"], name, number - TERMS_KEPT)
-                await tx.fetchval(_Q["open_term"], name, number, owner, tx.now)
-            if opened is not None:
-                tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
-            return Term(name, number, owner)
-
         await self._db.end_suspended()  # The previous leader may have been suspended while it wrote under its term.
-        return await self._db.write(work)
+        return await self._db.write(lambda tx: begin_term(tx, name, owner))
 
     async def end_term(self, term: Term, reason: str) -> None:
-        async def work(tx: Transaction) -> None:
-            ended = await tx.fetchval(_Q["end_term"], term.name, term.number, term.owner, tx.now, reason)
-            if ended is not None:
-                tx.events.append(resigned(term, reason, tx.now))
-
-        await self._db.write(work)
+        await self._db.write(lambda tx: end_term(tx, term, reason))
 
     async def check_in(self, node: Node) -> None:
-        async def work(tx: Transaction) -> None:
-            await tx.fetchval(_Q["check_in"], *node_values(node, tx.now))
-            await tx.fetchval(_Q["forget_nodes"], tx.now - NODES_KEPT)
-
-        await self._db.write(work)
+        await self._db.write(lambda tx: check_in(tx, node))
 
     async def leave(self, name: str) -> None:
         await self._db.alone(_Q["leave"], name)

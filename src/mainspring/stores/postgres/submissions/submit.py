@@ -12,12 +12,12 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import NewRun
 from mainspring.store import Audit
 from mainspring.stores.postgres.history.days import not_before
-from mainspring.stores.postgres.history.trail import audited, note
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.postgres.server.listener import CHANNEL
 from mainspring.stores.postgres.submissions.intake import insert_runs
 from mainspring.stores.postgres.submissions.paths import Path, choose_path
 from mainspring.stores.rows.run_rows import IDEMPOTENCY_KEPT, fingerprint, noted, other_request, submitted
+from mainspring.stores.rows.trail import audited, note
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "runs")
@@ -34,8 +34,9 @@ async def accept(db: Database, runs: Sequence[NewRun], audit: Audit[list[str]] |
         return []
     match path := choose_path(runs, db, db.clock.now(), audited=audit is not None):
         case Path.TRANSACTION:
-            work = audited(lambda tx: submit(tx, runs), audit)
-            ids = await db.write(work, patient=True)  # Its deadline is the caller's.
+            ids = await db.write(
+                audited(partial(submit, runs=runs), audit), patient=True
+            )  # Its deadline is the caller's.
             if db.on_accepted is not None:
                 db.on_accepted(runs)
             return ids

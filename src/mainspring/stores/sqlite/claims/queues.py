@@ -1,46 +1,14 @@
-"""Pausing queues."""
+"""Paused queues, as claims see them."""
 
 from __future__ import annotations
 
 import msgspec
 
-from mainspring.core.answers import PausedQueue
 from mainspring.core.model import Worker
-from mainspring.store import Audit
-from mainspring.stores.rows.job_rows import queue_event
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.trail import audited
 
 _Q = load_queries("sqlite", "insight")
-
-
-class Queues:
-    """The writes of `insight.QueueStore`; its reads are in `stores.rows.views`."""
-
-    _db: Database
-
-    async def pause_queue(
-        self,
-        namespace: str,
-        queue: str,
-        *,
-        paused: bool,
-        reason: str,
-        audit: Audit[PausedQueue | None] | None = None,
-    ) -> PausedQueue | None:
-        def work(tx: Transaction) -> PausedQueue | None:
-            found = None
-            if paused:
-                found = PausedQueue(*tx.execute(_Q["pause"], (namespace, queue, tx.now, reason)).fetchone())
-            else:
-                tx.execute(_Q["resume"], (namespace, queue))
-                tx.changed = True
-            tx.events.append(queue_event(namespace, queue, reason, tx.now, paused=paused))
-            return found
-
-        return await self._db.write(audited(work, audit))
 
 
 def without_paused(tx: Transaction, worker: Worker) -> Worker:

@@ -127,10 +127,3 @@ class Recorder:
         states = {run_id: cancel_run(self._tx, run_id, reason) for run_id in verdict.run_ids}
         running = tuple(run_id for run_id, state in states.items() if state == RUNNING)
         return [msgspec.structs.replace(run, after=running, on_failure="run") for run in runs]
-
-
-def free_instant(tx: Transaction, job_id: str, instant: Instant) -> Instant:
-    """The first instant from here on that the job's ledger does not have, for firings without a scheduled time."""
-    while tx.execute(_Q["is_recorded"], (job_id, instant)).fetchone():
-        instant += 1
-    return instant

@@ -44,14 +44,15 @@ from mainspring.stores.rows.job_rows import (
     unknown_jobs,
     upstream_names,
 )
+from mainspring.stores.rows.planned import free_instant
 from mainspring.stores.rows.syncing import add_up, sync_in_pages
+from mainspring.stores.rows.upstreams import link
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.definitions.backfill import backfill
-from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
-from mainspring.stores.sqlite.definitions.upstreams import link
+from mainspring.stores.sqlite.definitions.firing import Recorder
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.file.transaction import Transaction, at_once
 from mainspring.stores.sqlite.history.trail import audited
 
 _Q = load_queries("sqlite", "jobs")
@@ -210,7 +211,7 @@ def _write(tx: Transaction, namespace: str, created: Sequence[Job], revisions: S
     linked = [job for job in created if upstream_names(job)]
     linked += [new.job for old, new in revisions if upstream_names(old) != upstream_names(new.job)]
     if linked:
-        link(tx, namespace, linked)
+        at_once(link(tx, namespace, linked))
     tx.events += [job_event("job.created", job, tx.now) for job in created]
     tx.events += [job_event("job.updated", revision.job, tx.now) for _, revision in revisions]
     recorder = Recorder(tx)
@@ -265,7 +266,7 @@ def _trigger(tx: Transaction, job: Job, request_id: str, runs: Callable[[Job, In
     known = tx.execute(_FIRINGS["by_request"], (job.id, request_id)).fetchone()
     if known is not None:
         return read_firing(known)
-    fire_at = free_instant(tx, job.id, tx.now)
+    fire_at = at_once(free_instant(tx, job.id, tx.now))
     recorder = Recorder(tx)
     planned = PlannedFiring(fire_at, "fired", runs=earlier(runs(job, fire_at), fire_at - tx.now))
     if recorder.record(job, [planned], "manual", request_id).runs:

@@ -3,36 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import NamedTuple
+from functools import cached_property, partial
 
-import msgspec
-
-from mainspring.core.instants import SECOND, Duration, Instant
-from mainspring.core.model import Edge, Job, Term
-from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring, settle, skip_unknown
+from mainspring.core.instants import Instant
+from mainspring.core.model import Job, Term
+from mainspring.core.planning.plans import KNOWN_FOR, LIVE_FOR, Plan, PlannedFiring
 from mainspring.core.planning.zone_data import ZoneStep, take_up
-from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.runs.outcome import Ended
-from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.core.states import FAILED, SKIPPED
 from mainspring.store import MOST_CHANGED, Fired
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs, to_json
+from mainspring.stores.rows.planned import Due, Task, applied, instants_of, judge_upstreams, skip_unknown_tasks
+from mainspring.stores.rows.transaction import Row
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.definitions.firing import Recorder, free_instant
+from mainspring.stores.sqlite.definitions.firing import Recorder
 from mainspring.stores.sqlite.definitions.jobs import adopt_zones, known_zones
 from mainspring.stores.sqlite.ends.endings import follow
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.file.transaction import Transaction, at_once
 from mainspring.stores.sqlite.submissions.intake import insert_runs
 
 _Q = load_queries("sqlite", "firings")
 _JOBS = load_queries("sqlite", "jobs")
-_KNOWN_AGAIN: Duration = 10 * SECOND
-"""How long to cache that a worker knows a task."""
-
-Task = tuple[str, str]
-"""Namespace and name."""
 
 
 class Plans:
@@ -80,18 +72,11 @@ def _due_in_shares(tx: Transaction, namespaces: Sequence[str], until: Instant, l
     return sorted(found, key=lambda job: job.next_fire_at or 0)[:limit]
 
 
-class _Due(NamedTuple):
-    """A plan as it stands in this transaction, and the upstream firings that it uses up."""
-
-    plan: Plan
-    consumed: Sequence[tuple[str, Instant]] = ()
-
-
 def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict[Task, Instant]) -> list[Fired]:
     if term is not None:
         row = tx.execute(_Q["term"], (term.name,)).fetchone()
         check_term(term, None if row is None else row[0])
-    plans = _skip_unknown(tx, plans, known)
+    plans = at_once(skip_unknown_tasks(tx, plans, known, partial(_find_unknown, tx)))
     plain = [plan for plan in plans if _is_plain(plan)]
     fired = {each.job_id: each for each in _apply_all(tx, plain)} if plain else {}
     recorder = Recorder(tx)
@@ -102,19 +87,8 @@ def _fire(tx: Transaction, plans: Sequence[Plan], term: Term | None, known: dict
     return _reload_unapplied(tx, [fired[plan.job.id] for plan in plans])
 
 
-def _skip_unknown(tx: Transaction, plans: Sequence[Plan], known: dict[Task, Instant]) -> Sequence[Plan]:
-    """Where no worker knows the task of a job, one run may wait for it; further firings are skipped."""
-    tasks = {(plan.job.namespace, plan.job.task) for plan in plans}
-    if not (asked := [task for task in tasks if known.get(task, 0) <= tx.now]):
-        return plans
-    rows = tx.execute(_Q["unknown_tasks"], (to_json(asked), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)).fetchall()
-    unknown = {(row[0], row[1]) for row in rows}
-    known.update({task: tx.now + _KNOWN_AGAIN for task in asked if task not in unknown})
-    jobs = [plan.job.id for plan in plans if (plan.job.namespace, plan.job.task) in unknown]
-    if not jobs:
-        return plans
-    waiting = {row[0] for row in tx.execute(_Q["waiting_jobs"], (to_json(jobs),))}
-    return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
+async def _find_unknown(tx: Transaction, tasks: Sequence[Task]) -> Sequence[Row]:
+    return await tx.fetch(_Q["unknown_tasks"], to_json(tasks), tx.now - LIVE_FOR, tx.now - KNOWN_FOR)
 
 
 def _is_plain(plan: Plan) -> bool:
@@ -148,22 +122,15 @@ def _apply_all(tx: Transaction, plans: Sequence[Plan]) -> list[Fired]:
         return []
     tx.execute("RELEASE firing")
     insert_runs(tx, runs)
-    return [_applied(tx, plan) for plan in plans]
-
-
-def _applied(tx: Transaction, plan: Plan) -> Fired:
-    job, (firing,) = plan.job, plan.firings
-    tx.events.append(firing_event(tx.now, "fired", job, firing.fire_at, "", len(firing.runs)))
-    moved = msgspec.structs.replace(
-        job, next_fire_at=plan.next_fire_at, fired=job.fired + 1, last_fire_at=firing.fire_at
-    )
-    return Fired(job.id, True, moved, len(firing.runs))
+    for plan in plans:
+        (firing,) = plan.firings
+        tx.events.append(firing_event(tx.now, "fired", plan.job, firing.fire_at, "", len(firing.runs)))
+    return [applied(plan, 1, len(plan.firings[0].runs)) for plan in plans]
 
 
 def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
-    plan, consumed = _judge_upstreams(tx, plan) if plan.kind == "after" else _Due(plan)
-    job = plan.job
-    instants = [firing.fire_at for firing in plan.firings if firing.outcome == "fired"]
+    plan, consumed = at_once(judge_upstreams(tx, plan)) if plan.kind == "after" else Due(plan)
+    job, instants = plan.job, instants_of(plan)
     change = (plan.next_fire_at, len(instants), instants[-1] if instants else None)
     if not tx.execute(_Q["move_on"], (*change, job.id, job.version, job.next_fire_at)).rowcount:
         return Fired(job.id, False, None)
@@ -172,32 +139,7 @@ def _apply(tx: Transaction, recorder: Recorder, plan: Plan) -> Fired:
         tx.execute(_Q["fired_before"], (len(instants) - recorded.instants, job.id))
     if consumed:
         _consume(tx, plan, consumed)
-    moved = msgspec.structs.replace(
-        job,
-        next_fire_at=plan.next_fire_at,
-        fired=job.fired + recorded.instants,
-        last_fire_at=max(instants, default=job.last_fire_at),
-    )
-    return Fired(job.id, True, moved, recorded.runs)
-
-
-def _judge_upstreams(tx: Transaction, plan: Plan) -> _Due:
-    """What an `after` job is due for is decided here, where no upstream can end meanwhile."""
-    trigger = plan.job.trigger
-    if not isinstance(trigger, AfterTrigger) or plan.job.next_fire_at is None:
-        return _Due(plan)
-    edges = [Edge(*row) for row in tx.execute(_JOBS["edges"], (plan.job.id,))]
-    verdict = judge_edges(trigger.when, trigger.on_failure, edges, hurried=_may_hurry(plan.job))
-    if isinstance(verdict, Wait):
-        return _Due(msgspec.structs.replace(plan, firings=()))
-    fire_at = free_instant(tx, plan.job.id, plan.job.next_fire_at)
-    used = used_firings(trigger.jobs, edges)
-    return _Due(settle(plan, verdict, fire_at, tx.now, used), consumed_edges(verdict, edges))
-
-
-def _may_hurry(job: Job) -> bool:
-    """Whether a job that was made due may have been so under pressure: then not all that it follows has ended."""
-    return job.options.under_pressure == "run"
+    return applied(plan, recorded.instants, recorded.runs)
 
 
 def _consume(tx: Transaction, plan: Plan, consumed: Sequence[tuple[str, Instant]]) -> None:

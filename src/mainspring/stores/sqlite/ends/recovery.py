@@ -14,12 +14,12 @@ from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
 from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import MOST_ENDED_WORKERS, Reaped
+from mainspring.stores.rows.writes import forget
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, follow_postponed
 from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.api import forget
+from mainspring.stores.sqlite.file.transaction import Transaction, at_once
 from mainspring.stores.sqlite.history.tallies import forget_tallies
 
 _Q = load_queries("sqlite", "maintenance")
@@ -177,7 +177,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS)).rowcount
-    gone += forget(tx, keep_firings, keep_runs, limit)
+    gone += at_once(forget(tx, keep_firings, keep_runs, limit))
     gone += forget_tallies(tx, keep_firings, keep_runs, limit)
     gone += tx.execute(_Q["forget_shares"], (limit,)).rowcount
     return gone + tx.execute(_Q["forget_gates"]).rowcount

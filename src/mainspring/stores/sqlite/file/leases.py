@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.load.leadership import NODES_KEPT, OVERTAKEN, TERMS_KEPT
-from mainspring.core.model import Event, Hold, Node, Term
-from mainspring.stores.rows.term_rows import node_values, resigned
+from mainspring.core.load.leadership import OVERTAKEN
+from mainspring.core.model import Hold, Node, Term
+from mainspring.stores.rows.term_rows import begin_term, check_in, end_term
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.file.transaction import Transaction, at_once
 
 _Q = load_queries("sqlite", "leases")
 
@@ -46,35 +46,13 @@ class Leases:
         return sorted(row[0] for row in rows)
 
     async def begin_term(self, name: str, owner: str) -> Term:
-        def work(tx: Transaction) -> Term:
-            newest = tx.execute(_Q["newest_term"], (name,)).fetchone()
-            if newest is not None and newest[1] == owner:
-                number, opened = newest[0], tx.execute(_Q["open_term"], (name, newest[0], owner, tx.now)).fetchone()
-            else:
-                opened = tx.execute(_Q["begin_term"], (name, owner, tx.now)).fetchone()
-                number = opened[0]
-                tx.execute(_Q["close_terms"], (name, number, tx.now, OVERTAKEN))
-                tx.execute(_Q["forget_terms"], (name, number - TERMS_KEPT))
-                tx.execute(_Q["open_term"], (name, number, owner, tx.now)).fetchone()
-            if opened is not None:
-                tx.events.append(Event("leader.elected", tx.now, worker=owner, count=number, reason=name))
-            return Term(name, number, owner)
-
-        return await self._db.write(work, promised=False, quick=True)
+        return await self._db.write(lambda tx: at_once(begin_term(tx, name, owner)), promised=False, quick=True)
 
     async def end_term(self, term: Term, reason: str) -> None:
-        def work(tx: Transaction) -> None:
-            if tx.execute(_Q["end_term"], (term.name, term.number, term.owner, tx.now, reason)).rowcount:
-                tx.events.append(resigned(term, reason, tx.now))
-
-        await self._db.write(work, promised=False, quick=True)
+        await self._db.write(lambda tx: at_once(end_term(tx, term, reason)), promised=False, quick=True)
 
     async def check_in(self, node: Node) -> None:
-        def work(tx: Transaction) -> None:
-            tx.execute(_Q["check_in"], node_values(node, tx.now))
-            tx.execute(_Q["forget_nodes"], (tx.now - NODES_KEPT,))
-
-        await self._db.write(work, promised=False, quick=True)
+        await self._db.write(lambda tx: at_once(check_in(tx, node)), promised=False, quick=True)
 
     async def leave(self, name: str) -> None:
         await self._db.write(lambda tx: tx.execute(_Q["leave"], (name,)) and None, promised=False, quick=True)

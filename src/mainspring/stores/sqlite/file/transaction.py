@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Collection, Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Event
+from mainspring.stores.rows.job_rows import to_json
 from mainspring.stores.sql import Numbered, load_queries
 
 _APPEND = load_queries("sqlite", "events")["append"]
 _encode_events = msgspec.json.Encoder().encode
+T = TypeVar("T")
+
 BULK_ROWS = 256
 """SQLite takes 32,766 parameters in a statement; beyond a few hundred rows nothing is gained."""
 
@@ -22,6 +26,7 @@ BULK_ROWS = 256
 class Transaction:
     """What work sees: the connection, the store's time, and a list for its events."""
 
+    dialect: ClassVar[str] = "sqlite"
     __slots__ = ("changed", "connection", "events", "now")
 
     def __init__(self, connection: sqlite3.Connection, now: Instant) -> None:
@@ -45,6 +50,31 @@ class Transaction:
             return self.connection.executemany(query.plain, map(query.arrange, rows))
         return self.connection.executemany(query, rows)
 
+    async def fetch(self, query: str, *values: Any) -> Sequence[Sequence[Any]]:
+        """See `rows.transaction`, as for those below: none of them waits, so `at_once` can do shared work."""
+        return self.execute(query, values).fetchall()
+
+    async def fetchrow(self, query: str, *values: Any) -> Sequence[Any] | None:
+        row: Sequence[Any] | None = self.execute(query, values).fetchone()
+        return row
+
+    async def fetchval(self, query: str, *values: Any) -> Any:
+        row = self.execute(query, values).fetchone()
+        return None if row is None else row[0]
+
+    async def run(self, query: str, *values: Any) -> int:
+        return self.execute(query, values).rowcount
+
+    async def many(self, query: str, rows: Sequence[Sequence[Any]]) -> None:
+        if rows:
+            self.executemany(query, rows)
+
+    async def take_turns(self, *names: str) -> None:
+        """A file has one writer at a time."""
+
+    def list_of(self, texts: Collection[str]) -> str:
+        return to_json(list(texts))
+
     def commit(self) -> None:
         """End it, and record its events."""
         if self.events:
@@ -67,6 +97,16 @@ class Transaction:
             changed += self.execute(_expand(query, size, len(rows[start])), values).rowcount
             start += size
         return changed
+
+
+def at_once(steps: Awaitable[T]) -> T:
+    """The answer of shared work, which waits for nothing but statements."""
+    try:
+        next(steps.__await__())
+    except StopIteration as end:
+        answer: T = end.value
+        return answer
+    raise RuntimeError("work in a transaction waited for something else than a statement")
 
 
 @lru_cache(maxsize=256)

@@ -25,11 +25,12 @@ from mainspring.stores.rows.run_rows import (
     run_of,
     unfinished_states,
 )
+from mainspring.stores.rows.trail import note
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import cancel_run
 from mainspring.stores.sqlite.file.database import Database
-from mainspring.stores.sqlite.file.transaction import Transaction
-from mainspring.stores.sqlite.history.trail import audited, note
+from mainspring.stores.sqlite.file.transaction import Transaction, at_once
+from mainspring.stores.sqlite.history.trail import audited
 from mainspring.stores.sqlite.submissions.inbox import ACCEPT, accepted, fits
 from mainspring.stores.sqlite.submissions.intake import insert_runs
 
@@ -127,7 +128,7 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
     noted_before = len(tx.events)  # What came out of the inbox is noted already.
     if not any(run.idempotency_key for run in runs):
         insert_runs(tx, runs)
-        note(tx, noted(runs, tx.events[noted_before:]))
+        at_once(note(tx, noted(runs, tx.events[noted_before:])))
         return [run.id for run in runs]
     answers: list[str] = []
     fresh: list[NewRun] = []
@@ -139,7 +140,7 @@ def _submit(tx: Transaction, runs: Sequence[NewRun]) -> list[str]:
             _remember(tx, run)
         answers.append(answer)
     insert_runs(tx, fresh)
-    note(tx, noted(fresh, tx.events[noted_before:]))
+    at_once(note(tx, noted(fresh, tx.events[noted_before:])))
     return answers
 
 

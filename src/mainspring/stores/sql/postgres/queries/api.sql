@@ -1,5 +1,5 @@
--- lock_reply: requests with one key take turns, even before there is a row
-SELECT pg_advisory_xact_lock(hashtextextended($1 || chr(1) || $2, 0));
+-- take_turns: requests with one key take turns, even before there is a row
+SELECT pg_advisory_xact_lock(hashtextextended($1, 0));
 
 -- find_reply: what is known of a key that has not expired
 SELECT fingerprint, since, held_until, status, body FROM mainspring.replies WHERE scope = $1 AND key = $2 AND expires_at > $3;

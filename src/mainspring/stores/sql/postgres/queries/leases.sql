@@ -43,7 +43,7 @@ DELETE FROM mainspring.term_history WHERE name = $1 AND number <= $2;
 
 -- end_term: the owner of a term says that it has ended, and why
 UPDATE mainspring.term_history SET ended_at = $4, reason = $5
-WHERE name = $1 AND number = $2 AND owner = $3 AND ended_at IS NULL RETURNING number;
+WHERE name = $1 AND number = $2 AND owner = $3 AND ended_at IS NULL;
 
 -- terms: the latest terms, newest first
 SELECT name, number, owner, began_at, ended_at, reason FROM mainspring.term_history

@@ -7,7 +7,7 @@ ON CONFLICT (scope, key) DO UPDATE SET fingerprint = excluded.fingerprint, since
                                        status = NULL, body = NULL, expires_at = excluded.expires_at;
 
 -- keep: keep the answer to a key
-UPDATE replies SET status = ?, body = ?, expires_at = ? WHERE scope = ? AND key = ? AND fingerprint = ?;
+UPDATE replies SET status = ?4, body = ?5, expires_at = ?6 WHERE scope = ?1 AND key = ?2 AND fingerprint = ?3;
 
 -- let_go: release the reservation of a key
 DELETE FROM replies WHERE scope = ? AND key = ? AND fingerprint = ? AND status IS NULL;

@@ -9,40 +9,36 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import FiringOutcome, Job
 from mainspring.core.runs.dependency import combined_outcome
 from mainspring.core.runs.graph import check_acyclic
-from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.rows.job_rows import check_upstreams_known, upstream_names
+from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.sql import load_queries
-
-_Q = load_queries("postgres", "jobs")
-_FIRINGS = load_queries("postgres", "firings")
 
 
 async def link(tx: Transaction, namespace: str, jobs: Sequence[Job]) -> None:
-    """Point stored jobs at what they now fire after; unknown upstreams and circles are refused. To be called under
-    `lock_changes`.
+    """Point stored jobs at what they now fire after; unknown upstreams and circles are refused. To be called where no
+    other transaction changes jobs.
 
     Edges that stay keep what they have used. For new ones, what the upstream did so far does not count.
     """
+    queries = load_queries(tx.dialect, "jobs")
     names = sorted({name for job in jobs for name in upstream_names(job)})
-    ids: dict[str, str] = dict(await tx.fetch(_Q["ids_by_name"], namespace, names))
+    ids: dict[str, str] = dict(await tx.fetch(queries["ids_by_name"], namespace, tx.list_of(names)))
     check_upstreams_known(namespace, jobs, ids)
-    await tx.many(_Q["drop_edges"], [(job.id, [ids[name] for name in upstream_names(job)]) for job in jobs])
+    kept = [(job.id, tx.list_of([ids[name] for name in upstream_names(job)])) for job in jobs]
+    await tx.many(queries["drop_edges"], kept)
     newest = {upstream: await _newest_ended(tx, upstream) for upstream in ids.values()}
     edges = [(job.id, ids[name]) for job in jobs for name in upstream_names(job)]
-    await tx.many(_Q["add_edge"], [(job_id, upstream, *newest[upstream]) for job_id, upstream in edges])
+    await tx.many(queries["add_edge"], [(job_id, upstream, *newest[upstream]) for job_id, upstream in edges])
     if edges:
-        await _check_acyclic(tx, namespace)
+        graph: Mapping[str, list[str]] = defaultdict(list)
+        for name, upstream in await tx.fetch(queries["edge_names"], namespace):
+            graph[name].append(upstream)
+        check_acyclic(graph, "jobs")
 
 
 async def _newest_ended(tx: Transaction, job_id: str) -> tuple[Instant, FiringOutcome]:
-    fire_at = await tx.fetchval(_Q["newest_ended"], job_id)
+    fire_at = await tx.fetchval(load_queries(tx.dialect, "jobs")["newest_ended"], job_id)
     if fire_at is None:
         return 0, "fired"
-    return fire_at, combined_outcome([row[0] for row in await tx.fetch(_FIRINGS["outcomes"], job_id, fire_at)])
-
-
-async def _check_acyclic(tx: Transaction, namespace: str) -> None:
-    graph: Mapping[str, list[str]] = defaultdict(list)
-    for name, upstream in await tx.fetch(_Q["edge_names"], namespace):
-        graph[name].append(upstream)
-    check_acyclic(graph, "jobs")
+    outcomes = await tx.fetch(load_queries(tx.dialect, "firings")["outcomes"], job_id, fire_at)
+    return fire_at, combined_outcome([row[0] for row in outcomes])

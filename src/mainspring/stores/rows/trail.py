@@ -1,4 +1,4 @@
-"""The audit trail as rows: each is written in the transaction of its change."""
+"""The audit trail: each row is written in the transaction of its change."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from mainspring.store import Audit, Change
-from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.sql import load_queries
 
-_Q = load_queries("postgres", "api")
 T = TypeVar("T")
+Tx = TypeVar("Tx", bound=Transaction)
 
 
 async def note(tx: Transaction, changes: Sequence[Change]) -> None:
@@ -19,17 +19,15 @@ async def note(tx: Transaction, changes: Sequence[Change]) -> None:
         (each.namespace, tx.now, each.subject, each.action, each.target, each.before, each.after, each.request_id)
         for each in changes
     ]
-    await tx.many(_Q["note"], rows)
+    await tx.many(load_queries(tx.dialect, "api")["note"], rows)
 
 
-def audited(
-    work: Callable[[Transaction], Awaitable[T]], audit: Audit[T] | None
-) -> Callable[[Transaction], Awaitable[T]]:
+def audited(work: Callable[[Tx], Awaitable[T]], audit: Audit[T] | None) -> Callable[[Tx], Awaitable[T]]:
     """The work, which also adds the rows of `audit` to the trail, if there is one."""
     if audit is None:
         return work
 
-    async def work_and_note(tx: Transaction) -> T:
+    async def work_and_note(tx: Tx) -> T:
         answer = await work(tx)
         await note(tx, audit(answer))
         return answer
