@@ -17,7 +17,7 @@ from mainspring.core.planning import plans as planning
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.errors import Conflict, TermPassed
-from mainspring.stores.postgres.definitions import jobs, plans
+from mainspring.stores.postgres.definitions import plans
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sql import load_queries
@@ -140,7 +140,7 @@ class TestAnEdit:
     async def test_before_a_firing_voids_its_plan(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(lambda tx: jobs._edit(tx, msgspec.structs.replace(job, priority=1), job.version))
+        await first.does(lambda tx: postgres._edit(tx, msgspec.structs.replace(job, priority=1), job.version))
         async with first.before(postgres.fire([planning.plan(job, clock.now(), {})], None)) as second:
             await first.commits()
         (answer,) = second.result()
@@ -151,7 +151,7 @@ class TestAnEdit:
     async def test_that_pauses_voids_the_plan_of_a_firing(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(lambda tx: jobs._set_paused(tx, "default", ["hourly"], "holidays", paused=True))
+        await first.does(lambda tx: postgres._set_paused(tx, "default", ["hourly"], "holidays", paused=True))
         async with first.before(postgres.fire([planning.plan(job, clock.now(), {})], None)) as second:
             await first.commits()
         assert [(answer.applied, answer.job) for answer in second.result()] == [(False, None)]
@@ -162,7 +162,7 @@ class TestAnEdit:
     ) -> None:
         other = await postgres.create_job(a_job(clock, "other", EveryTrigger(HOUR)))
         seen, _ = await postgres.changed_jobs(0)
-        await first.does(lambda tx: jobs._edit(tx, msgspec.structs.replace(job, priority=1), job.version))
+        await first.does(lambda tx: postgres._edit(tx, msgspec.structs.replace(job, priority=1), job.version))
         later = postgres.edit_job(msgspec.structs.replace(other, priority=1), other.version)
         async with first.before(later) as second:
             assert not second.done()
@@ -174,15 +174,15 @@ class TestAnEdit:
     async def test_that_creates_a_name_which_another_just_took_is_a_conflict(
         self, postgres: PostgresStore, clock: ManualClock, first: First
     ) -> None:
-        await first.does(lambda tx: jobs._create(tx, a_job(clock, "one", EveryTrigger(HOUR))))
+        await first.does(lambda tx: postgres._create(tx, a_job(clock, "one", EveryTrigger(HOUR))))
         with pytest.raises(Conflict, match="already"):
             async with first.before(postgres.create_job(a_job(clock, "one", EveryTrigger(HOUR)))):
                 await first.commits()
 
 
 class TestAFiringByHand:
-    def by_hand(self, clock: ManualClock, request: str) -> Work:
-        return lambda tx: jobs._trigger(
+    def by_hand(self, postgres: PostgresStore, clock: ManualClock, request: str) -> Work:
+        return lambda tx: postgres._trigger(
             tx, "default", "hourly", request, lambda job, at: make_runs(job, at, clock.now())
         )
 
@@ -190,7 +190,7 @@ class TestAFiringByHand:
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
         request = new_id(clock)
-        made = await first.does(self.by_hand(clock, request))
+        made = await first.does(self.by_hand(postgres, clock, request))
         again = postgres.trigger("default", "hourly", request, lambda job, at: make_runs(job, at, clock.now()))
         async with first.before(again) as second:
             await first.commits()

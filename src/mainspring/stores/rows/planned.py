@@ -8,8 +8,8 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant
-from mainspring.core.model import Edge
-from mainspring.core.planning.plans import Plan, settle, skip_unknown
+from mainspring.core.model import Edge, FiringKind, Job
+from mainspring.core.planning.plans import Plan, PlannedFiring, settle, skip_unknown
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
 from mainspring.core.schedules.triggers import AfterTrigger
 from mainspring.store import Fired
@@ -42,6 +42,22 @@ async def skip_unknown_tasks(
     waiting_jobs = load_queries(tx.dialect, "firings")["waiting_jobs"]
     waiting = {row[0] for row in await tx.fetch(waiting_jobs, tx.list_of(jobs))}
     return [skip_unknown(plan) if plan.job.id in waiting and plan.kind == "scheduled" else plan for plan in plans]
+
+
+class Entry(NamedTuple):
+    """Firings of one job that are to be recorded."""
+
+    job: Job
+    firings: Sequence[PlannedFiring]
+    kind: FiringKind
+    request_id: str | None = None
+
+
+class Recorded(NamedTuple):
+    """What became of a job's firings: how many of those that should run are new to the ledger, and how many runs."""
+
+    instants: int
+    runs: int
 
 
 def instants_of(plan: Plan) -> list[Instant]:

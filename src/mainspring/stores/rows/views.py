@@ -18,7 +18,7 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
 from mainspring.errors import NotFound
 from mainspring.store import MOST_COUNTED, JobOrder
-from mainspring.stores.rows.job_rows import first_place, read_calendars, read_firing, read_jobs
+from mainspring.stores.rows.job_rows import first_place, read_calendars, read_firing, read_job, read_jobs, unknown_jobs
 from mainspring.stores.rows.run_rows import SUBMIT
 from mainspring.stores.rows.term_rows import node_of
 from mainspring.stores.sql import load_queries
@@ -61,6 +61,17 @@ class StoredViews(ABC):
     @abstractmethod
     def _list_of(self, texts: Collection[str]) -> object:
         """Several texts as one value of a query."""
+
+    async def get_job(self, namespace: str, name: str) -> Job:
+        rows = await self._few_rows(self._jobs["find"], namespace, name)
+        if not rows:
+            raise unknown_jobs(namespace, [name])
+        return read_job(rows[0])
+
+    async def list_jobs(
+        self, namespace: str, *, app: str | None = None, after: str | None = None, limit: int = 1000
+    ) -> list[Job]:
+        return read_jobs(await self._rows(self._jobs["list"], namespace, app, after or "", limit))
 
     async def find_jobs(self, namespace: str, names: Collection[str]) -> list[Job]:
         return read_jobs(await self._few_rows(self._jobs["by_name"], namespace, self._list_of(names)))

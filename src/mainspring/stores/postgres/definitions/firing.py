@@ -7,18 +7,18 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import msgspec
 
 from mainspring.core.instants import Instant, format_instant
-from mainspring.core.model import FiringKind, Job, NewRun
+from mainspring.core.model import Job, NewRun
 from mainspring.core.planning.plans import PlannedFiring, Refuse, Replace, admit
 from mainspring.core.states import RUNNING
 from mainspring.stores.postgres.ends.endings import cancel_run
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.submissions.intake import insert_runs
 from mainspring.stores.rows.job_rows import firing_event
+from mainspring.stores.rows.planned import Entry, Recorded
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "firings")
@@ -28,22 +28,6 @@ _Key = tuple[str, Instant, str, int]
 _Place = tuple[str, str]
 """A job in a region: there overlap is judged."""
 _Verdicts = dict[_Place, Refuse | Replace]
-
-
-class Entry(NamedTuple):
-    """Firings of one job that are to be recorded."""
-
-    job: Job
-    firings: Sequence[PlannedFiring]
-    kind: FiringKind
-    request_id: str | None = None
-
-
-class Recorded(NamedTuple):
-    """What became of a job's firings: how many of those that should run are new to the ledger, and how many runs."""
-
-    instants: int
-    runs: int
 
 
 async def record(tx: Transaction, entries: Sequence[Entry]) -> list[Recorded]:

@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 
 from mainspring.core.model import Job
-from mainspring.core.schedules.calendars import Calendar
 from mainspring.stores.postgres.server.database import Transaction
-from mainspring.stores.rows.job_rows import check_calendars_known, read_calendars, read_job, read_jobs, unknown_jobs
+from mainspring.stores.rows.job_rows import read_jobs
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "jobs")
@@ -28,29 +27,6 @@ async def mark_changed(tx: Transaction, ids: Iterable[str]) -> None:
     tx.changed = True
 
 
-async def find_job(tx: Transaction, namespace: str, name: str) -> Job:
-    """By name or id; NotFound otherwise."""
-    row = await tx.fetchrow(_Q["find"], namespace, name)
-    if row is None:
-        raise unknown_jobs(namespace, [name])
-    return read_job(row)
-
-
 async def hold_jobs(tx: Transaction, ids: Collection[str]) -> list[Job]:
     """These jobs as they are now, locked: no other transaction fires or changes them until this one has ended."""
     return read_jobs(await tx.fetch(_Q["hold"], list(ids))) if ids else []
-
-
-async def load_calendars(tx: Transaction, namespace: str) -> dict[str, Calendar]:
-    """All calendars of a namespace by name."""
-    return read_calendars(await tx.fetch(_Q["calendars"], namespace))
-
-
-async def calendars_for(tx: Transaction, namespace: str, jobs: Iterable[Job]) -> dict[str, Calendar]:
-    """The calendars of a namespace, if any of the jobs obeys one; all that they name must exist."""
-    named = dict.fromkeys(name for job in jobs for name in job.policy.calendars)
-    if not named:
-        return {}
-    calendars = await load_calendars(tx, namespace)
-    check_calendars_known(namespace, named, calendars)
-    return calendars

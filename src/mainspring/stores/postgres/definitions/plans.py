@@ -20,13 +20,22 @@ from mainspring.core.planning.plans import (
 from mainspring.core.planning.zone_data import ZoneStep, take_up
 from mainspring.core.states import FAILED, SKIPPED, State
 from mainspring.store import MOST_CHANGED, Fired
-from mainspring.stores.postgres.definitions.firing import Entry, Recorded, record
+from mainspring.stores.postgres.definitions.firing import record
 from mainspring.stores.postgres.definitions.job_rows import lock_changes
 from mainspring.stores.postgres.definitions.jobs import adopt_zones, known_zones
 from mainspring.stores.postgres.ends.aftermath import Outcome, end_firings
 from mainspring.stores.postgres.server.database import Database, Record, Transaction
 from mainspring.stores.rows.job_rows import check_term, firing_event, read_jobs
-from mainspring.stores.rows.planned import Due, Task, applied, instants_of, judge_upstreams, skip_unknown_tasks
+from mainspring.stores.rows.planned import (
+    Due,
+    Entry,
+    Recorded,
+    Task,
+    applied,
+    instants_of,
+    judge_upstreams,
+    skip_unknown_tasks,
+)
 from mainspring.stores.rows.run_rows import submitted
 from mainspring.stores.sql import load_queries
 

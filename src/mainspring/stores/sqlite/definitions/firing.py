@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from operator import attrgetter
-from typing import NamedTuple
 
 import msgspec
 
@@ -14,19 +13,13 @@ from mainspring.core.model import FiringKind, FiringOutcome, Job, NewRun
 from mainspring.core.planning.plans import PlannedFiring, Refuse, Replace, admit
 from mainspring.core.states import RUNNING
 from mainspring.stores.rows.job_rows import firing_event
+from mainspring.stores.rows.planned import Recorded
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import cancel_run
 from mainspring.stores.sqlite.file.transaction import Transaction
 from mainspring.stores.sqlite.submissions.intake import insert_runs
 
 _Q = load_queries("sqlite", "firings")
-
-
-class Recorded(NamedTuple):
-    """What became of a job's firings: how many of those that should run are new to the ledger, and how many runs."""
-
-    instants: int
-    runs: int
 
 
 class Recorder:

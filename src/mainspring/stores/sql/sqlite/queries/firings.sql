@@ -13,7 +13,7 @@ FROM (VALUES :rows) WHERE id = column1 AND version = column2 AND next_fire_at IS
 UPDATE jobs SET fired = fired - ?1 WHERE id = ?2;
 
 -- fired_by_hand: remember when a job fired last
-UPDATE jobs SET last_fire_at = max(?1, coalesce(last_fire_at, 0)) WHERE id = ?2;
+UPDATE jobs SET last_fire_at = max(?2, coalesce(last_fire_at, 0)) WHERE id = ?1;
 
 -- record: write a row of the ledger, unless the instant has one
 INSERT INTO firings (job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at)

@@ -11,7 +11,7 @@ FROM jobs WHERE id IN (SELECT value FROM json_each(?));
 -- list: jobs in order of name, of one app or of all; a negative limit is none
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
        paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = :namespace AND name > :after AND (:app IS NULL OR app = :app) ORDER BY name LIMIT :limit;
+FROM jobs WHERE namespace = ?1 AND name > ?3 AND (?2 IS NULL OR app = ?2) ORDER BY name LIMIT ?4;
 
 -- list_next: unpaused jobs that have a next fire time, soonest first, beyond a place
 SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
@@ -66,7 +66,7 @@ SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "l
 FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
 
 -- adopt: note where a job comes from
-UPDATE jobs SET origin = ?, source = ? WHERE id = ?;
+UPDATE jobs SET origin = ?2, source = ?3 WHERE id = ?1;
 
 -- of_code: of the next names in a namespace, those of jobs that came from the code of an app; and the last one that was looked at
 WITH page AS MATERIALIZED (
