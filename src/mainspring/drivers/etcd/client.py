@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
-from mainspring.drivers.http import Clients
+from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
 from mainspring.errors import LeaseUnavailable
 
@@ -60,7 +60,7 @@ class EtcdLink:
         self._first = 0
         """The endpoint that answered most recently."""
         self._token: str | None = None
-        self._clients = Clients(self._make_client)
+        self._clients = PerLoop(self._make_client, lambda client: client.aclose())
 
     def key(self, name: str) -> str:
         """The key of a name, in the base64 of the gateway. A name may have any characters."""
@@ -110,7 +110,7 @@ class EtcdLink:
     ) -> dict[str, Any]:
         import httpx
 
-        client = await self._clients.here()
+        client = await self._clients.get()
         try:
             answer = await client.post(self._endpoints[index] + path, json=body, headers=_headers(token))
         except httpx.HTTPError as error:
@@ -135,7 +135,7 @@ class EtcdLink:
             await self.call("/v3/maintenance/status", {})
         index = self._first
         body = {"create_request": {"key": key, "start_revision": str(revision)}}
-        client = await self._clients.here()
+        client = await self._clients.get()
         timeout = httpx.Timeout(self._attempt_s, read=SILENCE_S)
         try:
             async with client.stream(

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from mainspring.drivers.http import Clients
 from mainspring.drivers.kubernetes.config import Access
+from mainspring.drivers.per_loop import PerLoop
 from mainspring.errors import LeaseUnavailable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class KubernetesLink:
     def __init__(self, access: Access, timeout_s: float) -> None:
         self._access = access
         self._timeout_s = timeout_s
-        self._clients = Clients(self._make_client)
+        self._clients = PerLoop(self._make_client, lambda client: client.aclose())
         self._throttled_until = 0.0
 
     async def request(
@@ -85,7 +85,7 @@ class KubernetesLink:
     ) -> AsyncGenerator[bytes, None]:
         import httpx
 
-        client = await self._clients.here()
+        client = await self._clients.get()
         timeout = httpx.Timeout(self._timeout_s, read=silence_s)
         headers = await self._headers(fresh=False)
         url = self._access.server + path
@@ -104,7 +104,7 @@ class KubernetesLink:
     ) -> httpx.Response:
         import httpx
 
-        client = await self._clients.here()
+        client = await self._clients.get()
         content = None if body is None else msgspec.json.encode(body)
         headers = {"Content-Type": "application/json", **await self._headers(fresh=fresh)}
         try:

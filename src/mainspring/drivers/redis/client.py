@@ -9,8 +9,7 @@ Each event loop has its own client. A call is made once: what to do when it fail
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from hashlib import sha1
@@ -19,6 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from mainspring.core.answers import ServerFacts
+from mainspring.drivers.per_loop import PerLoop
 from mainspring.drivers.redis.connection import Address, Hear, ReplyError, Wire, Word
 from mainspring.drivers.server_url import TLS_OPTIONS, ServerUrl, make_tls, read_server_url
 from mainspring.errors import InvalidInput, MainspringError
@@ -27,7 +27,6 @@ from mainspring.process.urls import show_url
 
 PORT: Final = 6379
 SENTINEL_PORT: Final = 26379
-PARTING_S = 2.0
 Client = tuple[Callable[..., Awaitable[Any]], Callable[[Sequence[str], Hear], Awaitable[None]]]
 """What carries commands, and what listens."""
 _OPTIONS = ("prefix", "timeout", "sentinel_username", "sentinel_password", *TLS_OPTIONS)
@@ -115,7 +114,7 @@ class RedisLink:
     def __init__(self, place: RedisUrl, unavailable: type[MainspringError]) -> None:
         self.place = place
         self._unavailable = unavailable
-        self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, AsyncGenerator[None, None]]] = {}
+        self._clients = PerLoop(partial(_make_client, self.place), _close)
         self._closed = False
 
     def key(self, name: str) -> str:
@@ -168,29 +167,12 @@ class RedisLink:
     async def close(self) -> None:
         """Let go of all connections, on whatever loops they are."""
         self._closed = True
-        here = asyncio.get_running_loop()
-        for loop, (_, farewell) in list(self._clients.items()):
-            if loop is here:
-                await farewell.aclose()
-            elif loop.is_running():
-                with suppress(Exception):  # A loop that ends meanwhile takes its connections with it.
-                    closing = asyncio.run_coroutine_threadsafe(_end(farewell), loop)
-                    await asyncio.wait_for(asyncio.wrap_future(closing), PARTING_S)
-        self._clients.clear()
+        await self._clients.close()
 
     async def _client(self) -> Client:
-        loop = asyncio.get_running_loop()
-        known = self._clients.get(loop)
-        if known is not None:
-            return known[0]
         if self._closed:
             raise self._unavailable(f"{self.place.shown} has been closed by this program")
-        for ended in [other for other in self._clients if other.is_closed()]:
-            del self._clients[ended]
-        client, ends = _make_client(self.place)
-        farewell = _close_at_the_end(ends)
-        self._clients[loop] = (client, farewell)
-        await anext(farewell)
+        client, _ = await self._clients.get()
         return client
 
     def _explained(self, error: Exception) -> Exception:
@@ -202,21 +184,13 @@ class RedisLink:
         return self._unavailable(f"{self.place.shown}: {said}")
 
 
-async def _close_at_the_end(ends: Sequence[Any]) -> AsyncGenerator[None, None]:
-    """A loop that ends properly closes its generators: so connections are closed even if the link is not."""
-    try:
-        yield
-    finally:
-        for each in ends:
-            with suppress(Exception):
-                await each.aclose()
+async def _close(made: tuple[Client, Sequence[Any]]) -> None:
+    for each in made[1]:
+        with suppress(Exception):
+            await each.aclose()
 
 
-async def _end(farewell: AsyncGenerator[None, None]) -> None:
-    await farewell.aclose()
-
-
-def _make_client(place: RedisUrl) -> tuple[Client, list[Any]]:
+def _make_client(place: RedisUrl) -> tuple[Client, Sequence[Any]]:
     """The carrier of commands, the driver for all else, and what is to be closed at the end."""
     from redis import asyncio as redis
     from redis.asyncio.sentinel import Sentinel
