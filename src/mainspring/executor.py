@@ -295,13 +295,13 @@ class AttemptContext:
         self.options = options
         self.started_at: Instant = 0
         self.context: RunContext | None = None
-        self.now: Callable[[], Instant] = _no_time
+        self.now: Callable[[], Instant] = lambda: 0
         """The store's clock."""
-        self.write: Write = _nowhere
+        self.write: Write = lambda _stream, _text, _at=None: None
         """Receives the output of the attempt."""
-        self.behind: Callable[[], bool] = _never
+        self.behind: Callable[[], bool] = lambda: False
         """Whether too many lines wait to be stored: a task that can wait should write no more for now."""
-        self.on_overdue: Callable[[], None] = _nothing
+        self.on_overdue: Callable[[], None] = lambda: None
         """Called at the soft deadline: an executor that has to notify its work sets it."""
         self.stop_kind: StopKind | None = None
         self.stop_reason = ""
@@ -330,22 +330,6 @@ class AttemptContext:
     def soft_deadline(self) -> Instant | None:
         """When the attempt should have ended."""
         return None if self.options.soft_timeout is None else self.started_at + self.options.soft_timeout
-
-
-def _nothing() -> None:
-    return None
-
-
-def _nowhere(_stream: str, _text: str, _at: Instant | None = None) -> None:
-    return None
-
-
-def _no_time() -> Instant:
-    return 0
-
-
-def _never() -> bool:
-    return False
 
 
 class TaskDefaults(Protocol):

@@ -67,12 +67,8 @@ class Unwatched:
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         """See `Lease.on_lost`: never called."""
-        return _nothing
+        return lambda: None
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         """See `Lease.on_free`: never called."""
-        return _nothing
-
-
-def _nothing() -> None:
-    return None
+        return lambda: None

@@ -123,7 +123,7 @@ class ZooKeeperLease:
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         held = self._held.get((hold.name, hold.owner, hold.token))
         if held is None:
-            return _nothing
+            return lambda: None
         loop, session, path = asyncio.get_running_loop(), held.session, held.path
 
         def doubt(reason: str) -> None:
@@ -322,7 +322,3 @@ async def _leave(session: Session, path: str) -> None:
 def _encoded(name: str) -> str:
     """A name of any characters as that of a node."""
     return quote(name, safe="").replace(".", "%2E")
-
-
-def _nothing() -> None:
-    return None

@@ -93,7 +93,7 @@ class Lock:
         self._hold: Hold | None = None
         self._trusted_until = self._held_since = 0.0
         self._watchdog: asyncio.Task[None] | asyncio.TimerHandle | None = None
-        self._stop_listening: Callable[[], None] = _nothing
+        self._stop_listening: Callable[[], None] = lambda: None
         self._why = ""
         self._body: asyncio.Task[object] | None = None
         self._cancelled = False
@@ -283,7 +283,3 @@ async def _release(lease: Lease, hold: Hold) -> None:
         await lease.release(hold)
     except MainspringError as error:
         log.warning("lock %r could not be released, and runs out by itself: %s", hold.name, error)
-
-
-def _nothing() -> None:
-    return None

@@ -41,7 +41,7 @@ class Running:
         self._app = app
         self._schedule, self._work, self._sync, self._capture = schedule, work, sync, capture
         self._runtime: Runtime | None = None
-        self._restore: Callable[[], None] = _nothing
+        self._restore: Callable[[], None] = lambda: None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._body: asyncio.Task[object] | None = None
         self._opened = self._cancelled = False
@@ -164,7 +164,3 @@ def _capture(app: Mainspring) -> Callable[[], None]:
         root.setLevel(level)
 
     return restore
-
-
-def _nothing() -> None:
-    return None

@@ -68,9 +68,9 @@ class Node:
         self.watchdog: Callable[[], dict[str, str]] = dict
         """Returns what the watchdog of this process found wrong with its event loops."""
         self.failure: StoreFailed | None = None
-        self.on_failure: Callable[[], None] = _nothing
+        self.on_failure: Callable[[], None] = lambda: None
         """Called on the node's loop when this process can no longer use the store and has to end."""
-        self._unsubscribe: Callable[[], None] = _nothing
+        self._unsubscribe: Callable[[], None] = lambda: None
         self._hinted = False
         self._worker_waits = False
         self._patience_s = PARTING_S
@@ -152,7 +152,7 @@ class Node:
         if self.chores is not None:
             await self._try(self.chores.finish())
         self._unsubscribe()
-        self._unsubscribe = _nothing  # `stop` may be called more than once.
+        self._unsubscribe = lambda: None  # `stop` may be called more than once.
         self.supervisor.release()
         for loop in self.loops:
             loop.stop()
@@ -174,7 +174,3 @@ class Node:
             if self._clock.monotonic() - began >= self._patience_s:
                 self._patience_s = HASTE_S
             log.warning("while stopping: %s", error)
-
-
-def _nothing() -> None:
-    return None

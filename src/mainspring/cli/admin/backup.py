@@ -14,7 +14,7 @@ import click
 from mainspring.cli.lazy import Verb, stack
 from mainspring.cli.opening import open_app
 from mainspring.cli.output.errors import FAILED
-from mainspring.cli.output.screen import Cell, Screen
+from mainspring.cli.output.screen import Cell, Screen, size_text
 from mainspring.cli.session import Session
 from mainspring.clock import SystemClock
 from mainspring.core.instants import format_instant
@@ -59,7 +59,7 @@ def create(session: Session, folder: Path, prunes: bool, hourly: int, daily: int
 
     def draw() -> None:
         rows = sum(made.rows.values())
-        screen.line(f"Created {folder / made.name}: {rows:,} rows, {_size(made.size)}, {took_s:.1f} s.")
+        screen.line(f"Created {folder / made.name}: {rows:,} rows, {size_text(made.size)}, {took_s:.1f} s.")
         if removed:
             screen.line(f"Removed {len(removed)} older backups.")
 
@@ -79,7 +79,7 @@ def list_all(session: Session, folder: Path) -> None:
             screen.hint(f"There is no backup in {folder}: `mainspring backup create` makes one.")
             return
         rows = [
-            (each.name, format_instant(each.taken_at), each.store, f"{sum(each.rows.values()):,}", _size(each.size))
+            (each.name, format_instant(each.taken_at), each.store, f"{sum(each.rows.values()):,}", size_text(each.size))
             for each in found
         ]
         screen.table(("name", "taken at", "store", "rows", "size"), rows, cut=("store",), spare=("store",))
@@ -216,10 +216,6 @@ def _view(manifest: Manifest) -> dict[str, object]:
         "rows": manifest.rows,
         "bytes": manifest.size,
     }
-
-
-def _size(size: int) -> str:
-    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB"
 
 
 @contextmanager

@@ -9,7 +9,7 @@ import click
 from mainspring.cli.lazy import Verb
 from mainspring.cli.opening import open_app, with_app
 from mainspring.cli.output.errors import FAILED
-from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
+from mainspring.cli.output.screen import Cell, Screen, Value, size_text, state_cell
 from mainspring.cli.session import Session
 from mainspring.core.states import STATES, State
 from mainspring.operations.operations import Operations
@@ -56,7 +56,7 @@ def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict
         screen.facts([*facts, ("state", Cell(state, "yellow"))])
         screen.hint("Make one with `mainspring db migrate`; `up`, `job add` and `run submit` do it too.")
         return
-    facts += [("size", _size(found.size)), ("schema", _schema(found))]
+    facts += [("size", size_text(found.size)), ("schema", _schema(found))]
     if found.version == found.latest:
         facts.append(("jobs", str(jobs)))
         facts += [(state, Cell(str(runs[state]), state_cell(state).style)) for state in STATES if runs.get(state)]
@@ -69,10 +69,6 @@ def _schema(found: DatabaseStatus) -> Cell:
     if found.version < found.latest:
         return Cell(f"version {found.version} of {found.latest}: run `mainspring db migrate`", "yellow")
     return Cell(f"version {found.version}, up to date", "green")
-
-
-def _size(size: int) -> str:
-    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB"
 
 
 @click.command(cls=Verb)

@@ -61,6 +61,11 @@ def state_cell(state: str) -> Cell:
 Value = str | Cell | None
 
 
+def size_text(size: int) -> str:
+    """A number of bytes, in kB or MB."""
+    return f"{size / 1_000_000:.1f} MB" if size >= 1_000_000 else f"{size / 1000:.0f} kB"
+
+
 class Screen:
     """Writes answers the way the session wants them."""
 

@@ -86,7 +86,7 @@ def pages_of(jobs: Sequence[Job]) -> Iterator[Sequence[Job]]:
 
 def _in_order(jobs: Sequence[Job]) -> list[Job]:
     by_name = {job.name: job for job in jobs}
-    edges = {job.name: [name for name in _upstreams(job) if name in by_name] for job in jobs if _upstreams(job)}
+    edges = {job.name: [name for name in upstream_names(job) if name in by_name] for job in jobs if upstream_names(job)}
     check_acyclic(edges, "jobs")
     placed: dict[str, Job] = {}
     for job in jobs:
@@ -101,7 +101,8 @@ def _in_order(jobs: Sequence[Job]) -> list[Job]:
     return list(placed.values())
 
 
-def _upstreams(job: Job) -> tuple[str, ...]:
+def upstream_names(job: Job) -> tuple[str, ...]:
+    """The jobs that a job fires after."""
     return job.trigger.jobs if isinstance(job.trigger, AfterTrigger) else ()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
 
-from mainspring.core.instants import EARLIEST, SECOND, Duration, Instant, from_datetime, load_zone, parse_duration
+from mainspring.core.instants import EARLIEST, Instant, from_datetime, load_zone, parse_duration
 from mainspring.core.model import Event, Firing, Job, Run
 from mainspring.core.planning.firing_limits import check_firings, runs_of
 from mainspring.core.planning.plans import make_runs
@@ -41,6 +41,7 @@ from mainspring.operations.values.from_rows import (
     job_row,
     moment,
     progress_of,
+    seconds,
 )
 from mainspring.operations.views.explain import explain_job
 from mainspring.operations.views.records import JobCounts
@@ -182,8 +183,8 @@ class Jobs:
             ledger, more = ledgers[job.id], dict[str, Any]()
             if times:
                 tally = tallies.get(job.name, Tally())
-                more["took_p50"] = _seconds(quantile(tally.took, 0.5))
-                more["late_p50"] = _seconds(quantile(tally.late, 0.5))
+                more["took_p50"] = seconds(quantile(tally.took, 0.5))
+                more["late_p50"] = seconds(quantile(tally.late, 0.5))
             if last:
                 more["last"] = firing_record(ledger[0]) if ledger else None
             if recent:
@@ -520,10 +521,6 @@ def _place(job: Job, sort: Sort) -> str:
     if sort == "name":
         return job.name
     return f"{job.next_fire_at if sort == 'next' else job.last_fire_at} {job.id}"
-
-
-def _seconds(duration: Duration | None) -> float | None:
-    return None if duration is None else duration / SECOND
 
 
 def is_place(text: str) -> bool:

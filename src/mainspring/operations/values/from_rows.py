@@ -67,6 +67,11 @@ def span(duration: Duration | None) -> str | None:
     return None if duration is None else format_duration(duration)
 
 
+def seconds(duration: Duration | None) -> float | None:
+    """A duration in seconds."""
+    return None if duration is None else duration / SECOND
+
+
 def run_record(run: model.Run, read: Read = decode) -> records.Run:
     """A run."""
     return records.Run(**run_fields(run, read))

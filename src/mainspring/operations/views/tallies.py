@@ -13,7 +13,6 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import (
     DAY,
     HOUR,
-    SECOND,
     Duration,
     Instant,
     format_duration,
@@ -27,7 +26,7 @@ from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_
 from mainspring.core.states import FAILED
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.context import Context
-from mainspring.operations.values.from_rows import moment, moment_or_none
+from mainspring.operations.values.from_rows import moment, moment_or_none, seconds
 from mainspring.operations.views.records import (
     ErrorGroup,
     ErrorGroups,
@@ -237,10 +236,10 @@ def _bucket(at: Instant, name: str, tally: Tally, kind: Kind) -> TallyBucket:
         name=name,
         accepted=tally.accepted if kind == "queue" else None,
         **tally.outcomes,
-        late_p50=_seconds(quantile(tally.late, 0.5)),
-        late_p99=_seconds(quantile(tally.late, 0.99)),
-        took_p50=_seconds(quantile(tally.took, 0.5)),
-        took_p95=_seconds(quantile(tally.took, 0.95)),
+        late_p50=seconds(quantile(tally.late, 0.5)),
+        late_p99=seconds(quantile(tally.late, 0.99)),
+        took_p50=seconds(quantile(tally.took, 0.5)),
+        took_p95=seconds(quantile(tally.took, 0.95)),
     )
 
 
@@ -252,13 +251,9 @@ def _level(priority: int, within: Duration | None, tally: Tally) -> ServiceLevel
         starts=starts,
         late=tally.beyond,
         met=None if within is None or not starts else 1 - tally.beyond / starts,
-        late_p50=_seconds(quantile(tally.late, 0.5)),
-        late_p99=_seconds(quantile(tally.late, 0.99)),
+        late_p50=seconds(quantile(tally.late, 0.5)),
+        late_p99=seconds(quantile(tally.late, 0.99)),
     )
-
-
-def _seconds(duration: Duration | None) -> float | None:
-    return None if duration is None else duration / SECOND
 
 
 def _jobs_of(runs: Iterable[Run]) -> int:

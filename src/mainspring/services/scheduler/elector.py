@@ -81,7 +81,7 @@ class Elector(Loop):
         """The token of the hold whose loss would be pushed."""
         self._doubts = 0
         """How often a loss was pushed."""
-        self._stop_watching: Callable[[], None] = _nothing
+        self._stop_watching: Callable[[], None] = lambda: None
         self._stop_waiting: Callable[[], None] | None = None
         self._ended: tuple[Term, str] | None = None
         """The last term of this node and why it ended, until that is written down."""
@@ -145,7 +145,9 @@ class Elector(Loop):
         if token != self._watched:
             self._stop_watching()
             self._watched = token
-            self._stop_watching = _nothing if self._hold is None else self._lease.on_lost(self._hold, self._hear_lost)
+            self._stop_watching = lambda: None
+            if self._hold is not None:
+                self._stop_watching = self._lease.on_lost(self._hold, self._hear_lost)
 
     def _hear_lost(self, reason: str) -> None:
         self._doubts += 1
@@ -240,7 +242,3 @@ class Elector(Loop):
         self._watch()
         if hold is not None:
             await self._in_time(self._lease.release(hold))
-
-
-def _nothing() -> None:
-    return None

@@ -130,7 +130,7 @@ class StandIn:
 
     def on_lost(self, hold: Hold, callback: Callable[[str], None]) -> Callable[[], None]:
         """The watched lease does not report on the store's lease, so nothing is called while that stands in."""
-        return _nothing if self._stands_in else self._lease.on_lost(hold, callback)
+        return (lambda: None) if self._stands_in else self._lease.on_lost(hold, callback)
 
     def on_free(self, name: str, callback: Callable[[], None]) -> Callable[[], None]:
         return self._lease.on_free(name, callback)
@@ -210,7 +210,3 @@ class StandIn:
 
 def _spare_ttl(ttl: Duration) -> Duration:
     return max(ttl, min(ttl * LONGER, LONGEST))
-
-
-def _nothing() -> None:
-    return None

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
-from mainspring.core.planning.declaring import compare, differs
+from mainspring.core.planning.declaring import compare, differs, upstream_names
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
 from mainspring.core.planning.revision import MOST_RECONSIDERED, Revision, begin, reconsider_some, revise, set_paused
 from mainspring.core.runs.outcome import Next
@@ -35,7 +35,6 @@ from mainspring.stores.rows.job_rows import (
     read_page,
     to_json,
     unknown_jobs,
-    upstream_names,
 )
 from mainspring.stores.rows.planned import Entry, Recorded, free_instant
 from mainspring.stores.rows.syncing import add_up, sync_in_pages

@@ -10,8 +10,9 @@ import msgspec
 
 from mainspring.core.instants import LATEST, Instant
 from mainspring.core.model import Event, Firing, FiringOutcome, Job, JobPolicy, RunOptions, Term
+from mainspring.core.planning.declaring import upstream_names
 from mainspring.core.schedules.calendars import Calendar, calendars_over
-from mainspring.core.schedules.triggers import AfterTrigger, Trigger
+from mainspring.core.schedules.triggers import Trigger
 from mainspring.errors import Conflict, InvalidInput, NotFound, TermPassed
 from mainspring.store import JobOrder
 
@@ -113,11 +114,6 @@ def firing_event(now: Instant, outcome: FiringOutcome, job: Job, fire_at: Instan
     """The event of a firing's outcome."""
     kind = f"firing.{outcome}"
     return Event(kind, now, job.namespace, None, job.id, job.name, job.task, None, fire_at, reason=reason, count=count)
-
-
-def upstream_names(job: Job) -> tuple[str, ...]:
-    """The jobs that a job fires after."""
-    return job.trigger.jobs if isinstance(job.trigger, AfterTrigger) else ()
 
 
 def declare(app: str, namespace: str, jobs: Sequence[Job], source: str) -> dict[str, Job]:

@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 
 from mainspring.core.instants import Instant
 from mainspring.core.model import FiringOutcome, Job
+from mainspring.core.planning.declaring import upstream_names
 from mainspring.core.runs.dependency import combined_outcome
 from mainspring.core.runs.graph import check_acyclic
-from mainspring.stores.rows.job_rows import check_upstreams_known, upstream_names
+from mainspring.stores.rows.job_rows import check_upstreams_known
 from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.sql import load_queries
 

@@ -79,14 +79,10 @@ class _Step(asyncio.TimerHandle):
 
     def cancel(self) -> None:
         self._cancelled = True
-        self._callback, self._args = _nothing, ()  # What it would have needed may go.
+        self._callback, self._args = lambda: None, ()  # What it would have needed may go.
 
     def __repr__(self) -> str:
         return f"<{self._callback!r} at {self._when}>"
-
-
-def _nothing() -> None:
-    return None
 
 
 class HostingLoop(VirtualLoop):
