@@ -86,7 +86,7 @@ class Due(NamedTuple):
 
 async def judge_upstreams(tx: Transaction, plan: Plan) -> Due:
     """What an `after` job is due for is decided in the transaction that fires it, where no upstream can end meanwhile.
-    A job that was made due under pressure may not wait until all that it follows has ended."""
+    A job that allows it may be made due under pressure, before all that it follows has ended."""
     job, trigger = plan.job, plan.job.trigger
     if not isinstance(trigger, AfterTrigger) or job.next_fire_at is None:
         return Due(plan)

@@ -105,7 +105,7 @@ async def _record_round(tx: Transaction, entries: Sequence[Entry]) -> list[Recor
     found: list[Recorded] = []
     runs: list[NewRun] = []
     for entry in entries:
-        _tell_idle(tx, entry, fresh)
+        _report_idle(tx, entry, fresh)
         instants, before = 0, len(runs)
         for firing in entry.firings:
             if firing.outcome == "fired":
@@ -168,7 +168,7 @@ async def _replace(tx: Transaction, run_ids: Sequence[str], runs: Sequence[NewRu
     return [msgspec.structs.replace(run, after=running, on_failure="run") for run in runs]
 
 
-def _tell_idle(tx: Transaction, entry: Entry, fresh: set[_Key]) -> None:
+def _report_idle(tx: Transaction, entry: Entry, fresh: set[_Key]) -> None:
     region = entry.job.policy.regions[0]
     idle = [firing for firing in entry.firings if firing.outcome != "fired"]
     if any((entry.job.id, firing.fire_at, region, 0) in fresh for firing in idle):

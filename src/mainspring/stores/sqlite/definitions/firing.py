@@ -65,9 +65,9 @@ class Recorder:
             first = firings[0]
             # 0 stands for uncounted, as in the ledger.
             count = 0 if any(firing.count == 0 for firing in firings) else sum(firing.count for firing in firings)
-            self._tell(first.outcome, job, first.fire_at, first.reason, count)
+            self._report(first.outcome, job, first.fire_at, first.reason, count)
 
-    def _tell(self, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> None:
+    def _report(self, outcome: FiringOutcome, job: Job, fire_at: Instant, reason: str, count: int) -> None:
         self._tx.events.append(firing_event(self._tx.now, outcome, job, fire_at, reason, count))
 
     def _fire(self, job: Job, firing: PlannedFiring, kind: FiringKind, request_id: str | None) -> int:
@@ -80,7 +80,7 @@ class Recorder:
         if runs:
             self._runs += runs
             self._collected.add(job.id)
-            self._tell("fired", job, firing.fire_at, "", len(runs))
+            self._report("fired", job, firing.fire_at, "", len(runs))
         return len(runs)
 
     def _fire_in_region(
@@ -93,7 +93,7 @@ class Recorder:
         if isinstance(verdict, Refuse):
             refused = self._write_rows(runs, kind, request_id, verdict)
             if refused:
-                self._tell("skipped", job, runs[0].fire_at or 0, verdict.reason, len(refused))
+                self._report("skipped", job, runs[0].fire_at or 0, verdict.reason, len(refused))
             return []
         recorded = self._write_rows(runs, kind, request_id)
         return self._replace(verdict, recorded) if recorded and isinstance(verdict, Replace) else recorded
