@@ -271,7 +271,8 @@ def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: Op
     meaning = page.get_by_label("what this means")
     page.get_by_label("Expression").fill("30 2 28 3 *")
     expect(meaning).to_contain_text("clocks went forward")
-    page.get_by_label("Expression").fill("30 2 25 10 *")
+    page.get_by_label("Expression").fill("30 2 31 10 *")
+    expect(meaning).to_contain_text("30 2 31 10")  # What stood there before named both changes.
     expect(meaning).to_contain_text("clocks went back")
     page.get_by_label("Expression").fill("61 2 * * *")
     page.get_by_label("Retries").fill("many")
