@@ -120,13 +120,17 @@ async def test_nodes_contend_for_each_firing(elector: Elector, space: str, tmp_p
 
         await until(lambda: len(firings(tmp_path)) >= 3)
         async with asyncio.timeout(BOUND_S):
-            while (hold := await lease.acquire("firing:default:tick", "another", 300 * SECOND)) is None:
-                await asyncio.sleep(0.005)
-        await refuse_each_node()  # What a node began to fire before is committed when it asks again.
-        fired = firings(tmp_path)
-        await refuse_each_node()
-        await refuse_each_node()
-        assert firings(tmp_path) == fired
+            while True:
+                while (hold := await lease.acquire("firing:default:tick", "another", 300 * SECOND)) is None:
+                    await asyncio.sleep(0.005)
+                await refuse_each_node()  # What a node began to fire before is committed when it asks again.
+                fired = firings(tmp_path)
+                await refuse_each_node()
+                await refuse_each_node()
+                fired_meanwhile = firings(tmp_path)
+                if await lease.renew(hold) is not None:  # On a busy machine a session ends, and its lease with it.
+                    break
+        assert fired_meanwhile == fired
         await lease.release(hold)
         await until(lambda: len(firings(tmp_path)) > len(fired) + 3)
     assert {later - earlier for earlier, later in pairwise(firings(tmp_path))} == {200_000}
