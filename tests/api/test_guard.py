@@ -84,6 +84,7 @@ def test_under_pressure_the_least_important_goes_first_and_new_work_last(tmp_pat
         low = client.post("/v1/runs", json={**RUN, "priority": 8}).json()["run_id"]
         shed = until(lambda: (run := client.get(f"/v1/runs/{low}").json())["state"] == "skipped" and run)
         assert shed["reason"] == "shed: 5 runs wait"
+        assert client.get("/v1/overview").json()["given_up"] == "runs of priorities 8 to 10 are skipped"
         assert client.get(f"/v1/runs/{runs[0]}").json()["state"] == "pending"
         runs += client.post("/v1/runs:batch", json={"runs": [RUN] * 10}).json()["run_ids"]
         until(lambda: level_of(client) == "refusing")
@@ -167,6 +168,20 @@ def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeyp
         assert clients[0].get("/v1/jobs").status_code == 200
         door.server.context.guard.tenants.clear()
         assert all(answer.status_code == 200 for answer in pool.map(lambda client: client.get("/v1/runs"), clients))
+
+
+def test_the_overview_tells_a_namespace_of_its_own_pressure_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
+    with open_door(tmp_path) as door:
+        client, tenants = door.client("viewer"), door.server.context.guard.tenants
+        tenants["other"] = Burden(Load(), Level(SLOW_HISTORY))
+        seen = client.get("/v1/overview").json()
+        assert (seen["degradation"], seen["given_up"]) == ("normal", "")
+        tenants["default"] = Burden(Load(), Level(SLOW_HISTORY))
+        seen = client.get("/v1/overview").json()
+        assert (seen["degradation"], seen["given_up"]) == ("slow-history", Level(SLOW_HISTORY).given_up)
 
 
 def test_what_counts_as_pressure() -> None:

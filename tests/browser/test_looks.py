@@ -9,6 +9,8 @@ import pytest
 from backstage import OpenPage, Stage
 from playwright.sync_api import Route, ViewportSize, expect
 
+from mainspring.core.load.degradation import SHEDDING, Level
+
 pytestmark = pytest.mark.browser
 
 NARROW: ViewportSize = {"width": 390, "height": 844}
@@ -153,3 +155,16 @@ def test_the_header_does_not_overlap_on_a_narrow_screen(open_page: OpenPage) -> 
     assert brand is not None
     assert search is not None
     assert search["x"] >= brand["x"] + brand["width"] or search["y"] >= brand["y"] + brand["height"] / 2
+
+
+def test_the_banner_of_pressure_says_what_is_given_up(open_page: OpenPage, stage: Stage) -> None:
+    def answer(route: Route) -> None:
+        level = {"degradation": "shedding", "given_up": Level(SHEDDING).given_up, "pressure": 1.2}
+        route.fulfill(json={**route.fetch().json(), **level})
+
+    page = open_page("/settings")
+    page.route("**/v1/overview", answer)
+    page.goto(f"{stage.url}/ui/")
+    banner = page.get_by_role("status").filter(has_text="Under pressure")
+    expect(banner).to_contain_text("Under pressure (1.2): runs of priorities 8 to 10 are skipped.")
+    page.unroute_all(behavior="wait")

@@ -8,12 +8,14 @@ from hypothesis import strategies as st
 from mainspring.core.instants import SECOND
 from mainspring.core.load.degradation import (
     ENTER_AFTER,
+    GIVEN_UP,
     LEAVE,
     LEAVE_AFTER,
     MARKS,
     NAMES,
     NORMAL,
     REFUSING,
+    SHEDDING,
     Level,
     Limits,
     Load,
@@ -30,6 +32,12 @@ def held(level: Level, measured: float, seconds: int, now: int = 0) -> Level:
     for second in range(seconds + 1):
         level = judge(level, measured, now + second * SECOND)
     return level
+
+
+def test_a_level_gives_up_what_those_before_it_do() -> None:
+    assert Level().given_up == ""
+    assert Level(SHEDDING).given_up == "runs of priorities 8 to 10 are skipped"
+    assert Level(REFUSING).given_up == ", ".join(GIVEN_UP[1:])
 
 
 def test_the_order_is_shed_slow_history_no_waiting_refuse() -> None:

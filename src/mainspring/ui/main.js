@@ -92,7 +92,7 @@ function Banners() {
   const texts = [];
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
-  if (now && now.degradation !== "normal") texts.push([`The server sheds load: level ${now.degradation}, pressure ${now.pressure}.`, "/queues"]);
+  if (now && now.degradation !== "normal") texts.push([`Under pressure (${now.pressure}): ${now.given_up}.`, "/queues"]);
   for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster"]);
   if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster"]);
   const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;

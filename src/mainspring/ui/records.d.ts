@@ -1137,6 +1137,7 @@ export interface Overview {
   running: ListedRun[];
   next: ListedJob[];
   degradation?: "no-waiting" | "normal" | "refusing" | "shedding" | "slow-history";
+  given_up?: string;
   pressure?: number;
   breakers?: Record<string, string>;
 }

@@ -10,6 +10,7 @@ from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.system.health import open_breakers
 from mainspring.api.wire.streaming import SSE, beats, sse
+from mainspring.core.load import degradation
 from mainspring.operations.views import overview_records
 from mainspring.operations.views.overview import Overview
 
@@ -18,8 +19,14 @@ async def show_overview(request: Request) -> Response:
     """The leader, how much waits, what needs attention, what runs and what comes next. At most a second old: all that
     ask within a second are given the same answer."""
     found = await request.context.overviews.get(request.namespace, Overview(Acting(request).context).show)
-    guard, breakers = request.context.guard, open_breakers(request)
-    own = {"degradation": guard.level.name, "pressure": round(guard.pressure, 3), "breakers": breakers}
+    guard = request.context.guard
+    burden = guard.burden_of(request.namespace)
+    own = {
+        "degradation": burden.level.name,
+        "given_up": burden.level.given_up,
+        "pressure": round(degradation.pressure(burden.load, guard.limits), 3),
+        "breakers": open_breakers(request),
+    }
     return Response(200, msgspec.structs.replace(found, **own))
 
 

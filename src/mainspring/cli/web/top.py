@@ -106,7 +106,7 @@ def _facts(found: Overview, now: Instant) -> Table:
         "red" if counts.failed else "yellow" if counts.missed else "green",
     ))  # fmt: skip
     if found.degradation != "normal":
-        table.add_row("pressure", _text(f"{found.degradation} ({found.pressure})", "yellow"))
+        table.add_row("pressure", _text(f"{found.degradation} ({found.pressure}): {found.given_up}", "yellow"))
     return table
 
 

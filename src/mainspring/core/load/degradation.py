@@ -18,6 +18,14 @@ SHED_FROM: Final = 8
 
 NORMAL, SHEDDING, SLOW_HISTORY, NO_WAITING, REFUSING = range(5)
 NAMES: Final = ("normal", "shedding", "slow-history", "no-waiting", "refusing")
+GIVEN_UP: Final = (
+    "",
+    f"runs of priorities {SHED_FROM} to 10 are skipped",
+    "lists of the past answer slowly",
+    'runs with under_pressure="run" do not wait for what they follow',
+    "new work is refused",
+)
+"""What each level gives up in addition to those before it."""
 MARKS: Final = (0.0, 1.0, 1.5, 2.0, 3.0)
 """The pressure at which each level is entered."""
 LEAVE: Final = 0.7
@@ -56,6 +64,11 @@ class Level(NamedTuple):
     def name(self) -> str:
         """The name of the level for people."""
         return NAMES[self.number]
+
+    @property
+    def given_up(self) -> str:
+        """All that is given up at the level, for people."""
+        return ", ".join(GIVEN_UP[1 : self.number + 1])
 
 
 def pressure(load: Load, limits: Limits) -> float:

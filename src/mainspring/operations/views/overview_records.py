@@ -70,6 +70,8 @@ class Overview(msgspec.Struct, kw_only=True, frozen=True):
     running: list[ListedRun]
     next: list[ListedJob]
     degradation: Degradation = "normal"
+    given_up: str = ""
+    """What the answering process gives up for this namespace, under the pressure that it causes or that all share."""
     pressure: float = 0.0
     breakers: dict[str, str] = {}
     """The circuit breakers of the answering process that are not closed, each with what happens meanwhile."""
