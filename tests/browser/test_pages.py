@@ -81,6 +81,9 @@ def test_a_filter_without_a_match_says_how_to_clear_it(open_page: OpenPage) -> N
     expect(page.get_by_text("No job matches tag:none")).to_be_visible()
     page.get_by_role("link", name="Clear the filter").click()
     expect(page.get_by_role("link", name="etl-nightly")).to_be_visible()
+    for path in ("jobs", "runs"):
+        page.goto(f"{page.url.partition('/ui/')[0]}/ui/{path}?q=labels:red")
+        expect(page.get_by_text("There is no filter labels:")).to_be_visible()
 
 
 def test_the_ledger_of_each_trigger_has_a_grid_that_fits(open_page: OpenPage, stage: Stage) -> None:

@@ -4,7 +4,7 @@ import { html, useState } from "../html.js";
 import { askForAll } from "../parts/bulk.js";
 import { Strip } from "../parts/chart.js";
 import { AllLedgers } from "../parts/all_ledgers.js";
-import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
+import { Fresh, notFilters, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
@@ -82,6 +82,6 @@ function List({ words, sort }) {
       ? html`<${Table} label="jobs" columns=${COLUMNS} rows=${jobs.rows} id=${(/** @type {any} */ job) => job.name} href=${jobHref} more=${jobs.more}
           chosen=${operates ? chosen : undefined} onChoose=${operates ? setChosen : undefined} />`
       : words
-        ? html`<${Empty}>No job matches <code>${words}</code>. <a href=${to("/jobs")}>Clear the filter</a></${Empty}>`
+        ? html`<${Empty}>No job matches <code>${words}</code>. ${notFilters(rest, FILTERS)}<a href=${to("/jobs")}>Clear the filter</a></${Empty}>`
         : html`<${Empty} command='mainspring job add hello --every 30s --command "echo hello"'>There are no jobs yet.</${Empty}>`}</${Loaded}>`;
 }

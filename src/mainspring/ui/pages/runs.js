@@ -3,7 +3,7 @@ import { spaced } from "../draw/text.js";
 import { get } from "../api.js";
 import { html, useEffect, useState } from "../html.js";
 import { askForAll, bounded } from "../parts/bulk.js";
-import { Fresh, readWords, Search, usePages } from "../parts/lists.js";
+import { Fresh, notFilters, readWords, Search, usePages } from "../parts/lists.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, lengthOf, now, When } from "../parts/when.js";
@@ -142,6 +142,6 @@ export default function Runs() {
       : isBounded
         ? html`<${Empty} command="mainspring run submit TASK --app work.py">No run${tab && ` that ${tab === "failed" || tab === "succeeded" ? tab : `was ${tab}`}`} in the last 24 hours. <a href=${to("/runs", { ...kept, state: tab, since: "all" })}>Show all</a></${Empty}>`
         : words || tab
-        ? html`<${Empty}>No run matches <code>${[tab && `state:${tab}`, words].filter(Boolean).join(" ")}</code>. <a href=${to("/runs")}>Clear the filters</a></${Empty}>`
+        ? html`<${Empty}>No run matches <code>${[tab && `state:${tab}`, words].filter(Boolean).join(" ")}</code>. ${notFilters(rest, FILTERS)}<a href=${to("/runs")}>Clear the filters</a></${Empty}>`
         : html`<${Empty} command="mainspring run submit TASK --app work.py">There are no runs yet.</${Empty}>`}</${Loaded}>`;
 }

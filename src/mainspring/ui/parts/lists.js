@@ -97,6 +97,13 @@ export function readWords(words, names) {
   return { found, rest: rest.join(" ") };
 }
 
+/** What a list without rows says of words that look like filters and are none.
+ * @param {string} rest @param {string[]} names */
+export function notFilters(rest, names) {
+  const wrong = rest.split(" ").flatMap((word) => /^[a-z_]+(?=:)/.exec(word)?.[0] ?? []);
+  return wrong.length > 0 && html`There is no filter ${wrong.map((name, at) => html`${at > 0 && ", "}<code>${name}:</code>`)}. There are ${names.join(", ")}. `;
+}
+
 /** Values that the API can complete, and those that are few. */
 const FACETS = ["job", "task", "queue", "tag", "app", "region", "worker"];
 const STATES = ["pending", "running", "blocked", "succeeded", "failed", "cancelled", "skipped"];
