@@ -170,7 +170,7 @@ def test_under_pressure_history_is_served_to_few_at_once(tmp_path: Path, monkeyp
         assert all(answer.status_code == 200 for answer in pool.map(lambda client: client.get("/v1/runs"), clients))
 
 
-def test_the_overview_tells_a_namespace_of_its_own_pressure_alone(
+def test_the_overview_of_a_namespace_has_its_own_pressure_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
