@@ -282,8 +282,8 @@ class DatabaseStatus(msgspec.Struct, frozen=True):
     """The version of its schema; 0 before the first migration."""
     latest: int = 0
     """The newest version that this program knows."""
-    usable: bool = True
-    """Whether this program may use it."""
+    refusal: str = ""
+    """Why this program may not use it, and what to do; empty if it may."""
     server: str = ""
     """Product and version of what keeps it."""
     denied: tuple[str, ...] = ()
@@ -310,7 +310,7 @@ def database_status(settings: Settings) -> DatabaseStatus:
         look = asyncio.run(look_at_server(settings.store))
         shown, found = show_url(settings.store), look.schema
         return DatabaseStatus(
-            shown, found.version > 0, look.size, found.version, found.latest, found.usable, look.server, look.denied
+            shown, found.version > 0, look.size, found.version, found.latest, found.refusal, look.server, look.denied
         )
     from mainspring.stores.sqlite.file.connection import PRODUCT, look_at
 
@@ -322,7 +322,7 @@ def database_status(settings: Settings) -> DatabaseStatus:
     # SQLite writes its log beside the file.
     denied = tuple(f"writing {each}" for each in (file, file.absolute().parent) if not os.access(each, os.W_OK))
     return DatabaseStatus(
-        path, True, file.stat().st_size, schema.version, schema.latest, schema.usable, PRODUCT, denied
+        path, True, file.stat().st_size, schema.version, schema.latest, schema.refusal, PRODUCT, denied
     )
 
 

@@ -1,8 +1,8 @@
 """A database of every earlier schema, with data in it, is upgraded, answers as before, and goes on working. So does the
 restored backup of one.
 
-The newest program fills a store. Its rows are copied into the schema of each version, as far as that has their tables
-and columns; then the newest program opens it.
+The program of today fills a store. Its rows are copied into the schema of each version, as far as that has their tables
+and columns; then a program that knows one more version opens it.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 import asyncpg
+import pytest
 from postgres_server import Servers, create_database, drop_database, in_database
 
 from mainspring import Mainspring, Retry, after, cron, manual
@@ -30,12 +31,38 @@ from mainspring.wiring import database_status
 
 BOUND_S = 60
 CLAIM_US = 60_000_000
-NEWER_NAMES = {"care": "special"}
-"""Columns of earlier versions, and their names of today."""
 WAITING = ['{"n":10}', '{"n":11}', '{"n":6}', '{"n":7}', '{"n":8}']
 LIMITED = {'{"n":10}', '{"n":11}'}
 """The arguments of the runs that are due when the store is opened, and of those that may not run at the same time."""
+WIDER = {
+    "sqlite": """
+        ALTER TABLE runs ADD COLUMN colour TEXT NOT NULL DEFAULT 'none';
+        ALTER TABLE history ADD COLUMN colour TEXT NOT NULL DEFAULT 'none';
+        CREATE TABLE colours (name TEXT PRIMARY KEY) WITHOUT ROWID;
+        CREATE INDEX runs_by_colour ON runs (colour);
+    """,
+    "postgres": """
+        ALTER TABLE mainspring.runs ADD COLUMN colour text NOT NULL DEFAULT 'none';
+        ALTER TABLE mainspring.history ADD COLUMN colour text NOT NULL DEFAULT 'none';
+        CREATE TABLE mainspring.colours (name text PRIMARY KEY);
+        CREATE INDEX runs_by_colour ON mainspring.runs (colour);
+    """,
+}
+"""What the next version does."""
+USERS = ("stores.sqlite.file.connection", "stores.postgres.server.connection", "ops.backup.postgres")
 Answers = dict[str, object]
+
+
+@pytest.fixture
+def next_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The program knows one more version than today's."""
+
+    def load(dialect: str) -> tuple[Migration, ...]:
+        known = load_migrations(dialect)
+        return (*known, Migration(known[-1].version + 1, "wider", known[-1].version, WIDER[dialect]))
+
+    for module in USERS:
+        monkeypatch.setattr(f"mainspring.{module}.load_migrations", load)
 
 
 async def work(n: int) -> int:
@@ -104,7 +131,7 @@ async def go_on(app: Mainspring, old: str) -> None:
 
 
 async def check(url: str, wanted: Answers, old: str) -> None:
-    """Open the store with the program of today, which upgrades it."""
+    """Open the store with the next program, which upgrades it."""
     async with Mainspring(url, name="steps") as app:
         answers = await ask(app)
         for name, answer in wanted.items():
@@ -113,21 +140,22 @@ async def check(url: str, wanted: Answers, old: str) -> None:
 
 
 async def walk(
-    url: str, steps: int, age: Callable[[int], Awaitable[str]], restore: Callable[[str], Awaitable[str]]
+    url: str, dialect: str, age: Callable[[int], Awaitable[str]], restore: Callable[[str], Awaitable[str]]
 ) -> None:
     """Fill a store, and check one of each age. `age` makes a store of an earlier version, `restore` one of a backup of
     it; both give its URL."""
+    versions = [each.version for each in load_migrations(dialect)]
     async with Mainspring(url, name="steps") as app:
         await fill(app)
         wanted = await ask(app)
         (old,) = [run.run_id async for run in app.runs.list(tag="kept")]
-    for version in range(1, steps + 1):
+    for version in versions:
         try:
             await check(await age(version), wanted, old)
         except Exception as error:
             error.add_note(f"upgraded from version {version}")
             raise
-    for version in (1, steps // 3, 2 * steps // 3, steps - 1):
+    for version in sorted({versions[0], versions[len(versions) // 2], versions[-1]}):
         try:
             await check(await restore(await age(version)), wanted, old)
         except Exception as error:
@@ -157,11 +185,7 @@ def quoted(columns: Sequence[str]) -> str:
     return ", ".join(f'"{column}"' for column in columns)
 
 
-def newer(columns: Sequence[str]) -> str:
-    """The same columns under their names of today."""
-    return quoted([NEWER_NAMES.get(column, column) for column in columns])
-
-
+@pytest.mark.usefixtures("next_program")
 async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> None:
     newest = tmp_path / "newest.db"
 
@@ -173,9 +197,9 @@ async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> No
             for (name,) in target.execute(names).fetchall():
                 columns = [row[1] for row in target.execute(f"PRAGMA table_info({name})")]
                 known = {row[1] for row in source.execute(f"PRAGMA table_info({name})")}
-                shared = [column for column in columns if NEWER_NAMES.get(column, column) in known]
+                shared = [column for column in columns if column in known]
                 if name != "migrations" and shared:
-                    rows = source.execute(f"SELECT {newer(shared)} FROM {name}").fetchall()
+                    rows = source.execute(f"SELECT {quoted(shared)} FROM {name}").fetchall()
                     marks = ", ".join("?" * len(shared))
                     target.execute(f"DELETE FROM {name}")
                     target.executemany(f"INSERT INTO {name} ({quoted(shared)}) VALUES ({marks})", rows)
@@ -189,7 +213,7 @@ async def test_a_file_of_every_earlier_version_is_upgraded(tmp_path: Path) -> No
         await asyncio.to_thread(move, url, target, tmp_path / "backups")
         return target
 
-    await walk(f"sqlite:///{newest}", len(load_migrations("sqlite")), age, restore)
+    await walk(f"sqlite:///{newest}", "sqlite", age, restore)
 
 
 def make_sqlite(connection: sqlite3.Connection, version: int) -> None:
@@ -225,6 +249,7 @@ WHERE c.relnamespace = 'mainspring'::regnamespace AND a.attidentity <> '' AND NO
 """
 
 
+@pytest.mark.usefixtures("next_program")
 async def test_a_database_of_every_earlier_version_is_upgraded(
     servers: Servers, new_database: str, tmp_path: Path
 ) -> None:
@@ -238,10 +263,10 @@ async def test_a_database_of_every_earlier_version_is_upgraded(
         await target.execute("SET session_replication_role = replica")  # What triggers would write is copied.
         known = dict(await source.fetch(COLUMNS))
         for table, columns in await target.fetch(COLUMNS):
-            shared = [column for column in columns if NEWER_NAMES.get(column, column) in known.get(table, ())]
+            shared = [column for column in columns if column in known.get(table, ())]
             if shared:
                 names = quoted(shared)
-                rows = await source.fetch(f"SELECT {newer(shared)} FROM mainspring.{table}")
+                rows = await source.fetch(f"SELECT {names} FROM mainspring.{table}")
                 marks = ", ".join(f"${number + 1}" for number in range(len(shared)))
                 await target.execute(f"DELETE FROM mainspring.{table}")
                 insert = f"INSERT INTO mainspring.{table} ({names}) OVERRIDING SYSTEM VALUE VALUES ({marks})"
@@ -259,7 +284,7 @@ async def test_a_database_of_every_earlier_version_is_upgraded(
         return restored
 
     try:
-        await walk(new_database, len(load_migrations("postgres")), age, restore)
+        await walk(new_database, "postgres", age, restore)
     finally:
         await source.close()
         await target.close()

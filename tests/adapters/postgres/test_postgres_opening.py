@@ -22,7 +22,16 @@ from mainspring.stores.sql import Migration, load_functions, load_migrations
 
 CLOCK = SystemClock()
 SERVER = "mainspring.stores.postgres.server.connection"
-LATEST = len(load_migrations("postgres"))
+KNOWN = load_migrations("postgres")
+FIRST, LATEST = KNOWN[0].version, KNOWN[-1].version
+LATER = (
+    Migration(LATEST + 1, "colours", LATEST, "ALTER TABLE mainspring.runs ADD COLUMN colour text"),
+    Migration(
+        LATEST + 2, "lists", LATEST, "CREATE INDEX CONCURRENTLY runs_by_colour ON mainspring.runs (colour);", True
+    ),
+    Migration(LATEST + 3, "shades", LATEST, "CREATE TABLE mainspring.shades (name text PRIMARY KEY)"),
+)
+"""What later versions may do. The second builds its index while others write."""
 
 
 async def on(url: str, work: Callable[[Any], Awaitable[Any]]) -> Any:
@@ -56,7 +65,7 @@ async def schema_of(connection: Any) -> list[tuple[str, ...]]:
 class TestWhoMayUseIt:
     async def test_an_empty_database_is_made_ready(self, new_database: str) -> None:
         status = (await look_at(new_database)).schema
-        assert (status.version, status.usable) == (0, True)
+        assert (status.version, status.refusal) == (0, "")
         await (await PostgresStore.open(new_database, CLOCK)).close()
         status, size, *_ = await look_at(new_database)
         assert (status.version, status.latest) == (LATEST, LATEST)
@@ -88,7 +97,7 @@ class TestWhoMayUseIt:
                 await on(new_database, lambda it: migrate(it, CLOCK.now()))
             return await connection.fetchval(query)
 
-        meddled = SimpleNamespace(transaction=connection.transaction, fetchval=fetchval, fetchrow=connection.fetchrow)
+        meddled = SimpleNamespace(transaction=connection.transaction, fetchval=fetchval, fetch=connection.fetch)
         status = await schema_status(meddled, new_database)
         assert status.version == (LATEST if question == 0 else 0)
         await connection.close()
@@ -98,7 +107,17 @@ class TestWhoMayUseIt:
         newer = f"INSERT INTO mainspring.migrations VALUES ({LATEST + 1}, 'later', {LATEST + 1}, 0)"
         await on(new_database, lambda it: it.execute(newer))
         assert "Install a newer mainspring" in await refusal(new_database)
-        assert not (await look_at(new_database))[0].usable
+        assert "Install a newer mainspring" in (await look_at(new_database))[0].refusal
+
+    async def test_a_schema_from_before_the_first_known_one_is_refused_and_kept(self, new_database: str) -> None:
+        await prepare(new_database, 0)
+        older = f"UPDATE mainspring.migrations SET version = {FIRST - 1}, oldest = 1 WHERE version = {FIRST}"
+        await on(new_database, lambda it: it.execute(older))
+        remedy = (
+            f"schema version {FIRST - 1}, and this program upgrades from version {FIRST} on. Upgrade it with an older"
+        )
+        assert remedy in await refusal(new_database)
+        assert (await look_at(new_database))[0].version == FIRST - 1
 
     async def test_a_newer_schema_that_older_programs_may_use_is_used(self, new_database: str) -> None:
         await prepare(new_database, 0)
@@ -202,13 +221,10 @@ class TestMigrations:
         self, new_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         connection = await asyncpg.connect(new_database)
-        everything = load_migrations("postgres")
+        everything = (*KNOWN, *LATER)
         for count in range(1, len(everything) + 1):
-            with monkeypatch.context() as patch:
-                patch.setattr(f"{SERVER}.load_migrations", lambda _, n=count: everything[:n])
-                patch.setattr(f"{SERVER}.load_functions", lambda _: ())
-                await migrate(connection, 0)
-        await migrate(connection, 0)
+            monkeypatch.setattr(f"{SERVER}.load_migrations", lambda _, n=count: everything[:n])
+            await migrate(connection, 0)
         assert await connection.fetchval("SELECT count(*) FROM mainspring.migrations") == len(everything)
         stepwise = await schema_of(connection)
         await connection.execute("DROP SCHEMA mainspring CASCADE")
@@ -219,32 +235,27 @@ class TestMigrations:
     async def test_indexes_of_a_database_in_use_are_built_by_one_process_while_others_start(
         self, new_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        everything = load_migrations("postgres")
-        building = [each for each in everything if each.concurrent]
-        with monkeypatch.context() as patch:
-            older = [each for each in everything if not each.concurrent]
-            patch.setattr(f"{SERVER}.load_migrations", lambda _: older)
-            await prepare(new_database, 0)
-        valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('mainspring.runs_by_job')"
+        await prepare(new_database, 0)
+        monkeypatch.setattr(f"{SERVER}.load_migrations", lambda _: (*KNOWN, *LATER))
+        valid = "SELECT indisvalid FROM pg_index WHERE indexrelid = to_regclass('mainspring.runs_by_colour')"
         connection = await asyncpg.connect(new_database)
         await connection.execute(f"SELECT pg_advisory_lock({LOCK + 1})")  # As a process that builds them holds it.
         await asyncio.wait_for(prepare(new_database, 0), 20)
         assert await connection.fetchval(valid) is None
-        assert (await look_at(new_database))[0].version == len(everything) - len(building)
+        assert (await look_at(new_database))[0].version == LATEST + 1
         await connection.execute(f"SELECT pg_advisory_unlock({LOCK + 1})")
         await prepare(new_database, 0)
         assert await connection.fetchval(valid) is True
-        assert (await look_at(new_database))[0].version == len(everything)
-        known = "SELECT count(*) FROM mainspring.migrations WHERE name = ANY ($1)"
-        assert await connection.fetchval(known, [each.name for each in building]) == len(building)
+        assert (await look_at(new_database))[0].version == LATEST + 3
+        assert await connection.fetchval("SELECT count(*) FROM mainspring.migrations WHERE name = 'lists'") == 1
         await connection.close()
 
     async def test_a_function_is_created_anew_when_its_text_changes(
         self, new_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Not by a program with an older schema: its text is older, too."""
-        later = Migration(LATEST + 1, "later", 1, "SELECT")  # Programs of today may use it.
-        everything, known = (*load_migrations("postgres"), later), load_functions("postgres")
+        later = Migration(LATEST + 1, "later", LATEST, "SELECT")  # Programs of today may use it.
+        everything, known = (*KNOWN, later), load_functions("postgres")
         now = next(each for each in known if each.name == "store_now")
 
         async def open_as(migrations: int, answer: int | None) -> int:
@@ -266,11 +277,10 @@ class TestMigrations:
     async def test_one_that_fails_leaves_nothing_behind(
         self, new_database: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        first = load_migrations("postgres")[0]
-        broken = first._replace(
-            version=2, script="CREATE TABLE mainspring.half (x int); CREATE TABLE mainspring.half ()"
+        broken = KNOWN[-1]._replace(
+            version=LATEST + 1, script="CREATE TABLE mainspring.half (x int); CREATE TABLE mainspring.half ()"
         )
-        monkeypatch.setattr("mainspring.stores.postgres.server.connection.load_migrations", lambda _: (first, broken))
+        monkeypatch.setattr("mainspring.stores.postgres.server.connection.load_migrations", lambda _: (*KNOWN, broken))
         with pytest.raises(StoreError):
             await prepare(new_database, 0)
         schemas = "SELECT count(*) FROM pg_namespace WHERE nspname = 'mainspring'"

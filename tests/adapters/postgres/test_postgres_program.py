@@ -14,7 +14,7 @@ from mainspring import Mainspring
 from mainspring.errors import InvalidInput
 from mainspring.stores.sql import load_migrations
 
-LATEST = len(load_migrations("postgres"))
+LATEST = load_migrations("postgres")[-1].version
 
 APP = """
 from mainspring import Mainspring, every

@@ -23,11 +23,11 @@ from mainspring.stores.sql import Migration, load_migrations
 
 CLOCK = SystemClock()
 KNOWN = load_migrations("postgres")
-NEXT = len(KNOWN) + 1
+NEXT = KNOWN[-1].version + 1
 WORKER = Worker(id="worker", tasks=("noop",), concurrency=100)
 PREPARED = 6
 """A statement that was executed so often has a plan that is kept."""
-WIDER = """-- oldest: 1
+WIDER = """
 ALTER TABLE mainspring.runs ADD COLUMN colour text NOT NULL DEFAULT 'none';
 ALTER TABLE mainspring.history ADD COLUMN colour text NOT NULL DEFAULT 'none';
 ALTER TABLE mainspring.jobs ADD COLUMN colour text;
@@ -52,7 +52,7 @@ async def program(
     await store.close()
 
 
-def widened(oldest: int = 1) -> tuple[Migration, ...]:
+def widened(oldest: int = KNOWN[-1].version) -> tuple[Migration, ...]:
     """What the next version knows."""
     return (*KNOWN, Migration(NEXT, "wider", oldest, WIDER))
 
@@ -110,7 +110,7 @@ async def test_an_old_program_may_also_start_on_the_wider_schema(
         await pass_through(old, new, "one")
         await pass_through(new, old, "other")
     status = (await look_at(new_database)).schema
-    assert (status.version, status.latest, status.usable) == (NEXT, NEXT - 1, True)
+    assert (status.version, status.latest, status.refusal) == (NEXT, NEXT - 1, "")
 
 
 async def test_once_the_schema_needs_the_new_version_an_old_program_is_refused(

@@ -91,17 +91,30 @@ class TestOpening:
     async def test_a_database_that_needs_a_newer_program_is_refused(self, tmp_path: Path) -> None:
         path = str(tmp_path / "new.db")
         await SqliteStore(path, CLOCK).close()
-        latest = len(load_migrations("sqlite"))
+        latest = load_migrations("sqlite")[-1].version
         with closing(sqlite3.connect(path, isolation_level=None)) as newer:
             newer.execute("INSERT INTO migrations VALUES (?, 'later', ?, 0)", (latest + 1, latest + 1))
             newer.execute(f"PRAGMA user_version = {latest + 1}")
         with pytest.raises(StoreMismatch, match="Install a newer mainspring"):
             SqliteStore(path, CLOCK)
 
+    async def test_a_schema_from_before_the_first_known_one_is_refused_and_kept(self, tmp_path: Path) -> None:
+        path, first = str(tmp_path / "old.db"), load_migrations("sqlite")[0].version
+        await SqliteStore(path, CLOCK).close()
+        with closing(sqlite3.connect(path, isolation_level=None)) as older:
+            older.execute("UPDATE migrations SET version = ?, oldest = 1", (first - 1,))
+            older.execute(f"PRAGMA user_version = {first - 1}")
+        remedy = (
+            f"schema version {first - 1}, and this program upgrades from version {first} on. Upgrade it with an older"
+        )
+        with pytest.raises(StoreMismatch, match=remedy):
+            SqliteStore(path, CLOCK)
+        assert look_at(path).version == first - 1
+
     async def test_a_newer_schema_that_older_programs_may_use_is_used(self, tmp_path: Path) -> None:
         path = str(tmp_path / "new.db")
         await SqliteStore(path, CLOCK).close()
-        latest = len(load_migrations("sqlite"))
+        latest = load_migrations("sqlite")[-1].version
         with closing(sqlite3.connect(path, isolation_level=None)) as newer:
             newer.execute("INSERT INTO migrations VALUES (?, 'later', ?, 0)", (latest + 1, latest))
             newer.execute(f"PRAGMA user_version = {latest + 1}")
@@ -158,7 +171,7 @@ class TestOpening:
         connection.close()
         before = sorted(file.name for file in tmp_path.iterdir())
         status = look_at(path)
-        assert (status.version, status.usable) == (status.latest, True)
+        assert (status.version, status.refusal) == (status.latest, "")
         assert sorted(file.name for file in tmp_path.iterdir()) == before
 
     def test_several_processes_may_create_one_file_at_once(self, tmp_path: Path) -> None:
@@ -183,7 +196,9 @@ class TestMigrations:
 
     def test_a_migration_that_fails_leaves_nothing_behind(self, monkeypatch: pytest.MonkeyPatch) -> None:
         first = load_migrations("sqlite")[0]
-        broken = first._replace(version=2, script="-- oldest: 1\nCREATE TABLE half (x);\nCREATE TABLE half (x);\n")
+        broken = first._replace(
+            version=first.version + 1, script="-- oldest: 1\nCREATE TABLE half (x);\nCREATE TABLE half (x);\n"
+        )
         monkeypatch.setattr("mainspring.stores.sqlite.file.connection.load_migrations", lambda _: (first, broken))
         connection = connect(":memory:")
         with pytest.raises(sqlite3.OperationalError):

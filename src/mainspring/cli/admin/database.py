@@ -33,12 +33,12 @@ def status(session: Session) -> int:
         "size": found.size,
         "version": found.version,
         "latest": found.latest,
-        "usable": found.usable,
+        "usable": not found.refusal,
         "jobs": jobs,
         "runs": {state: runs.get(state, 0) for state in STATES},
     }
     screen.answer(view, lambda: _draw(screen, show_url(app.settings.store), found, jobs, runs))
-    return 0 if found.usable else FAILED
+    return FAILED if found.refusal else 0
 
 
 async def _count(app: Mainspring) -> tuple[dict[State, int], int]:
@@ -64,8 +64,8 @@ def _draw(screen: Screen, url: str, found: DatabaseStatus, jobs: int, runs: dict
 
 
 def _schema(found: DatabaseStatus) -> Cell:
-    if not found.usable:
-        return Cell(f"version {found.version}: this program knows {found.latest}; install a newer mainspring", "red")
+    if found.refusal:
+        return Cell(f"the database {found.refusal}", "red")
     if found.version < found.latest:
         return Cell(f"version {found.version} of {found.latest}: run `mainspring db migrate`", "yellow")
     return Cell(f"version {found.version}, up to date", "green")

@@ -78,8 +78,8 @@ async def _look_at_store(app: Mainspring) -> Seen:
     found = await asyncio.to_thread(database_status, app.settings)  # It has a loop of its own.
     if not found.exists:
         return Seen("there is no database yet: `mainspring db migrate` creates it", found.server)
-    if not found.usable:
-        raise StoreMismatch(f"schema {found.version} is newer than this program understands ({found.latest})")
+    if found.refusal:
+        raise StoreMismatch(f"it {found.refusal}")
     if found.denied:
         raise StoreRefused(f"permission is missing: {', '.join(found.denied)}")
     if found.version < found.latest:  # To open it would change it.

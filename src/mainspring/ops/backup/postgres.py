@@ -74,8 +74,8 @@ async def dump(url: str, folder: Path, progress: Progress) -> Snapshot:
             status = await schema_status(connection, show_url(url))
             if not status.version:
                 raise NotFound(f"there is nothing of Mainspring's at {show_url(url)}: name the database with --store")
-            if not status.usable:
-                raise StoreMismatch(f"{show_url(url)} needs a newer mainspring, or a restore of it was cut off")
+            if status.refusal:
+                raise StoreMismatch(f"{show_url(url)} {status.refusal}, or restore it again if a restore was cut off")
             async with connection.transaction(isolation="repeatable_read", readonly=True):
                 return await _dump(connection, folder, progress)
         finally:
@@ -174,10 +174,13 @@ async def _check_empty(connection: Connection, manifest: Manifest, shown: str) -
                 f"{shown} has {found} tables in the schema `mainspring`: a restore needs an empty place. Name an empty "
                 "database with --store, or drop that schema"
             )
-    newest = len(load_migrations("postgres"))
-    if max(manifest.migrations) > newest:
-        problem = f"the backup has schema version {max(manifest.migrations)}, and this program knows {newest}"
+    known, version = load_migrations("postgres"), max(manifest.migrations)
+    if version > known[-1].version:
+        problem = f"the backup has schema version {version}, and this program knows {known[-1].version}"
         raise StoreMismatch(f"{problem}: install a newer mainspring")
+    if version < known[0].version:
+        problem = f"the backup has schema version {version}, and this program upgrades from {known[0].version} on"
+        raise StoreMismatch(f"{problem}: restore it with an older mainspring, and upgrade that")
 
 
 async def _load(connection: Connection, folder: Path, manifest: Manifest, now: Instant, progress: Progress) -> None:

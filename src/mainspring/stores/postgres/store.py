@@ -99,7 +99,7 @@ class PostgresStore(
 
     async def schema(self) -> tuple[int, int]:
         ((version,),) = await self._rows(self._api["schema"])
-        return int(version), len(load_migrations("postgres"))
+        return int(version), load_migrations("postgres")[-1].version
 
     def on_change(self, listener: Callable[[], None], *, remote: bool = True) -> Callable[[], None]:
         return self._db.on_change(listener, remote=remote)

@@ -1,7 +1,8 @@
 """SQL as files: named queries, numbered migrations and functions, per dialect.
 
 - A query file holds queries, each under a line `-- name: what it does`.
-- A migration file is `NNNN_name.sql`. Its first line, `-- oldest: N`, is the oldest schema version whose program may
+- A migration file is `NNNN_name.sql`. The first one makes the schema of the oldest version that this program upgrades;
+  the others change it, one version each. Its first line, `-- oldest: N`, is the oldest schema version whose program may
   still use the database afterwards. Tables, columns and indexes change here, and only here. The first line
   `-- oldest: N, concurrently` is for `CREATE INDEX CONCURRENTLY` statements alone: they run outside of a transaction,
   while others write.
@@ -21,6 +22,7 @@ import re
 from collections.abc import Mapping, Sequence
 from functools import cache
 from hashlib import blake2b
+from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple, SupportsIndex, cast
 
@@ -71,14 +73,27 @@ class SchemaStatus(NamedTuple):
     """The schema of a database, and the versions that this program knows."""
 
     version: int
+    """0 without a schema."""
+    first: int
+    """The oldest version that this program upgrades."""
     latest: int
     oldest: int
     """The oldest schema version whose program may use this database."""
 
     @property
-    def usable(self) -> bool:
-        """Whether this program may use it."""
-        return self.latest >= self.oldest
+    def refusal(self) -> str:
+        """Why this program may not use it, and what to do; empty if it may."""
+        if self.latest < self.oldest:
+            return (
+                f"has schema version {self.version}, which needs a program that knows at least version {self.oldest}; "
+                f"this one knows {self.latest}. Install a newer mainspring"
+            )
+        if 0 < self.version < self.first:
+            return (
+                f"has schema version {self.version}, and this program upgrades from version {self.first} on. "
+                "Upgrade it with an older mainspring first"
+            )
+        return ""
 
 
 @cache
@@ -116,7 +131,7 @@ def load_functions(dialect: str) -> tuple[Function, ...]:
 
 @cache
 def load_migrations(dialect: str) -> tuple[Migration, ...]:
-    """All migrations in order; their numbers run from 1 without a gap."""
+    """All migrations in order; their numbers have no gap."""
     found = []
     for file in sorted((_HERE / dialect / "migrations").iterdir(), key=lambda file: file.name):
         if not file.name.endswith(".sql"):
@@ -126,6 +141,6 @@ def load_migrations(dialect: str) -> tuple[Migration, ...]:
         number, _, name = file.name.removesuffix(".sql").partition("_")
         oldest, _, mode = heading.removeprefix("-- oldest: ").partition(", ")
         found.append(Migration(int(number), name, int(oldest), script, mode == "concurrently"))
-    if [migration.version for migration in found] != list(range(1, len(found) + 1)):
-        raise ValueError(f"the migrations of {dialect} are not numbered 1, 2, 3 …")
+    if any(later.version != earlier.version + 1 for earlier, later in pairwise(found)):
+        raise ValueError(f"the numbers of {dialect}'s migrations have a gap")
     return tuple(found)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import asyncpg
@@ -111,11 +111,8 @@ async def prepare(url: str, now: int, *, durable: bool = True) -> Server:
                     f"{server.shown} is being restored, or a restore was cut off: wait for its end, or drop the schema "
                     "`mainspring` and restore again"
                 )
-            if not status.usable:
-                raise StoreMismatch(
-                    f"{server.shown} has schema version {status.version}, which needs a program that knows at least "
-                    f"version {status.oldest}; this one knows {status.latest}. Install a newer mainspring"
-                )
+            if status.refusal:
+                raise StoreMismatch(f"{server.shown} {status.refusal}")
             if status.version < status.latest or await outdated_functions(connection, status):
                 await migrate(connection, now)
             return server
@@ -181,17 +178,26 @@ async def _check_server(connection: Connection, shown: str) -> None:
 
 async def schema_status(connection: Connection, shown: str) -> SchemaStatus:
     """Which schema the database has; StoreMismatch if another program has made one of our name."""
-    latest = len(load_migrations("postgres"))
     async with connection.transaction():
         # Tables are looked for first: what another process makes meanwhile is then seen whole, or not at all.
         if not await connection.fetchval("SELECT count(*) FROM pg_tables WHERE schemaname = 'mainspring'"):
-            return SchemaStatus(0, latest, 1)
+            return _status((), 0)
         if not await connection.fetchval("SELECT to_regclass('mainspring.migrations') IS NOT NULL"):
             raise StoreMismatch(
                 f"the schema `mainspring` of {shown} is not one of Mainspring's: name another database, or rename it"
             )
-        row = await connection.fetchrow("SELECT count(*), coalesce(max(oldest), 1) FROM mainspring.migrations")
-    return SchemaStatus(row[0], latest, row[1])
+        rows = await connection.fetch("SELECT version, oldest FROM mainspring.migrations")
+    return _status({row[0] for row in rows}, max((row[1] for row in rows), default=0))
+
+
+def _status(applied: Collection[int], oldest: int) -> SchemaStatus:
+    """The schema has the version up to which no migration is missing: one that builds indexes may be applied later than
+    those after it."""
+    known = load_migrations("postgres")
+    version = known[0].version if known[0].version in applied else max(applied, default=0)
+    while version + 1 in applied:
+        version += 1
+    return SchemaStatus(version, known[0].version, known[-1].version, oldest)
 
 
 async def outdated_functions(connection: Connection, status: SchemaStatus) -> list[Function]:
@@ -236,7 +242,7 @@ async def _migrate(
                 await connection.execute(migration.script.replace("CONCURRENTLY ", ""), timeout=600)
                 await connection.execute(_APPLIED, *_row(migration, now))
                 applied.add(migration.version)
-        status = SchemaStatus(max(applied), len(fresh), 1)
+        status = _status(applied, 0)
         for function in await outdated_functions(connection, status):
             await connection.execute(function.script)
             await connection.execute(

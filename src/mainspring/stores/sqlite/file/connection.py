@@ -64,11 +64,8 @@ def prepare(connection: sqlite3.Connection, path: str, *, synced: bool, now: int
         set_wal(connection)
         connection.execute(f"PRAGMA synchronous = {'FULL' if synced else 'NORMAL'}")
         status = schema_status(connection)
-        if not status.usable:
-            raise StoreMismatch(
-                f"{path} has schema version {status.version}, which needs a program that knows at least version "
-                f"{status.oldest}; this one knows {status.latest}. Install a newer mainspring"
-            )
+        if status.refusal:
+            raise StoreMismatch(f"{path} {status.refusal}")
         if status.version < status.latest:
             migrate(connection, now)
         connection.execute("PRAGMA busy_timeout = 0")
@@ -110,10 +107,11 @@ def set_wal(connection: sqlite3.Connection) -> None:
 def schema_status(connection: sqlite3.Connection) -> SchemaStatus:
     """Which schema the database has."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
-    oldest = 1
+    oldest = 0
     if version:
         (oldest,) = connection.execute("SELECT max(oldest) FROM migrations").fetchone()
-    return SchemaStatus(version, len(load_migrations("sqlite")), oldest)
+    known = load_migrations("sqlite")
+    return SchemaStatus(version, known[0].version, known[-1].version, oldest)
 
 
 def migrate(connection: sqlite3.Connection, now: int) -> None:
@@ -125,7 +123,9 @@ def migrate(connection: sqlite3.Connection, now: int) -> None:
             "CREATE TABLE IF NOT EXISTS migrations (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
             "oldest INTEGER NOT NULL, applied_at INTEGER NOT NULL)"
         )
-        for migration in load_migrations("sqlite")[version:]:
+        for migration in load_migrations("sqlite"):
+            if migration.version <= version:
+                continue
             for statement in split_statements(migration.script):
                 connection.execute(statement)
             connection.execute(
