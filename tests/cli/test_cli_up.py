@@ -47,6 +47,18 @@ async def stubborn() -> None:
         except asyncio.CancelledError:
             pass
 """
+SLOW_START = """
+from mainspring.services.node import Node
+
+begin = Node.start
+
+async def start(node):
+    await begin(node)
+    await asyncio.sleep(600)
+
+Node.start = start
+"""
+"""The window between the registration of a worker and the end of its start, held open."""
 
 
 @pytest.fixture
@@ -306,6 +318,14 @@ class TestWorker:
         assert (worker["queues"], worker["regions"]) == (["films", "mail"], ["eu"])
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)
+        assert cli.json("workers") == []
+
+    def test_a_signal_between_registering_and_working_takes_the_worker_off_the_list(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS + SLOW_START)
+        process = cli.start("up", "tasks.py", "--no-api", "--quiet")
+        until(lambda: (cli.folder / "test.db").exists() and len(cli.json("workers")) == 1)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(PATIENCE_S) == 0
         assert cli.json("workers") == []
 
 

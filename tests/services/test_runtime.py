@@ -190,6 +190,36 @@ async def test_what_keeps_it_from_starting_is_raised_and_leaves_no_thread(tmp_pa
     assert node_threads() == before
 
 
+@pytest.mark.parametrize("fault", ["hold_request", "hold_reply"])
+async def test_a_start_that_is_cancelled_while_its_worker_registers_leaves_no_living_worker(
+    tmp_path: Path, fault: str
+) -> None:
+    app, lines, before = make_app(tmp_path), [], node_threads()
+
+    async def build(task_loop: asyncio.AbstractEventLoop) -> Node:
+        lines.append(line := FaultyStore(store))
+        getattr(line, fault)("register")
+        row, executors = describe_worker(app, STEADY, "early"), find_executors(app, 1)
+        return Node(line, None, WorkerService(line, row, executors, task_loop, STEADY, SystemClock(), Random(0)))
+
+    async def workers() -> list[str]:
+        return [worker.state for worker in await store.list_workers("default")]
+
+    async def has_asked() -> bool:
+        asked = bool(lines) and lines[0].calls["register"] == 1
+        return asked and (fault == "hold_request" or await workers() == ["active"])
+
+    async with app:
+        store = await app.open()
+        starting = asyncio.create_task(Runtime(build).start())
+        await until(has_asked)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert "active" not in await workers()
+    assert node_threads() == before
+
+
 async def test_a_broker_that_there_is_not_is_refused(tmp_path: Path) -> None:
     app = make_app(tmp_path)
     runtime = build_runtime(app, msgspec.structs.replace(FAST, broker="pigeon://roost"), schedule=True, work=True)

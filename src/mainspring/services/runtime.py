@@ -46,6 +46,8 @@ class Runtime:
         self._loop = new_loop()
         self._thread = threading.Thread(target=self._serve, name="mainspring-node", daemon=True)
         self.node: Node | None = None
+        self._beginning: asyncio.Task[object] | None = None
+        self._begun: Node | None = None
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -59,15 +61,19 @@ class Runtime:
         task_loop = asyncio.get_running_loop()
 
         async def begin() -> Node:
-            node = await self._build(task_loop)
+            self._beginning = asyncio.current_task()
+            node = self._begun = await self._build(task_loop)
             await node.start()
             return node
 
         try:
             self.node = await self._there(begin)
         except BaseException:
-            await self._end()
-            await self._lifetime.end()
+            try:
+                await self._there(self._undo)
+            finally:
+                await self._end()
+                await self._lifetime.end()
             raise
         # Claims are renewed and fenced on this loop: without it their work must not go on.
         self.watchdog.watch(NODE, self._loop, self._thread, self._on_stalled)
@@ -83,6 +89,14 @@ class Runtime:
         self.watchdog.stop()
         await self._end()
         await self._lifetime.end()
+
+    async def _undo(self) -> None:
+        """Stop a node whose start failed or was cancelled. The store may have its worker: unless that is stopped, it
+        counts as alive until it has been silent for long enough."""
+        if self._beginning is not None:
+            await asyncio.wait({self._beginning})  # What it last asked of the store must not take effect after this.
+        if self._begun is not None:
+            await self._begun.stop(0.0)
 
     async def _end(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)

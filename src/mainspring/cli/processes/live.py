@@ -36,6 +36,9 @@ from mainspring.wiring import build_runtime, hear_runs
 LAST_RESORT_S = 25.0
 """How long after its deadline a process in which something hangs is ended by force."""
 LEFTOVERS_S = 1.0
+UNDO_S = 10.0
+"""How long a start that a signal interrupts may take to undo itself: its worker may be registered, and has to be taken
+off the list. Each step of that is bounded in time."""
 FAREWELL_S = 2.0
 """How long each part beside the node may take to end while the database does not answer."""
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 5.0
@@ -251,7 +254,8 @@ async def _begin(
         stop = asyncio.create_task(stopping.signalled.wait())
         await asyncio.wait({starting, stop}, return_when=asyncio.FIRST_COMPLETED)
         if not starting.done():
-            await _briefly(starting, wait_s=0.0)
+            starting.cancel()
+            await asyncio.wait({starting}, timeout=UNDO_S)
             return None
         stop.cancel()
         try:
