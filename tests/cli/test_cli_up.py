@@ -349,6 +349,18 @@ class TestReload:
         assert process.wait(PATIENCE_S) == 0
         assert cli.json("workers") == []
 
+    def test_a_signal_between_two_processes_ends_it(self, cli: Terminal) -> None:
+        cli.write("tasks.py", TASKS)
+        process = cli.start("up", "tasks.py", "--reload", "--no-api", "--quiet")
+        until(lambda: (cli.folder / "test.db").exists() and len(cli.json("workers")) == 1)
+        run_id = cli.json("run", "submit", "nap", "--arg", "seconds=600")["run_id"]
+        until(lambda: state_of(cli, run_id) == "running")
+        cli.write("tasks.py", TASKS + "\n")
+        until(lambda: [each["state"] for each in cli.json("workers")] == ["draining"])
+        process.send_signal(signal.SIGTERM)
+        process.wait(PATIENCE_S)
+        assert not [each for each in cli.json("workers") if each["state"] == "active"]
+
     def test_a_wrong_option_ends_it(self, cli: Terminal) -> None:
         answer = cli.finish("up", "--reload", "--concurrency", "0")
         assert answer.code == 2

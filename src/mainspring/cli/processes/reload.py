@@ -44,15 +44,24 @@ class _Reloading:
         try:
             while True:
                 stamps = stamps_of(Path.cwd())
-                self._child = subprocess.Popen(self._command, start_new_session=True)
+                child = self._start()
                 changed = self._watch(stamps)
                 if self._stopping or not changed:
-                    return self._child.wait()
+                    return child.wait()
                 self._screen.hint(f"reload {changed} has changed")
                 self._end()
+                if self._stopping:
+                    return child.wait()
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._child = None
+        self._child = child = subprocess.Popen(self._command, start_new_session=True)
+        if self._stopping:  # A signal came before there was a process to pass it on to.
+            child.terminate()
+        return child
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
         """Pass each signal on: the first drains, the second stops at once."""
