@@ -26,6 +26,7 @@ from mainspring import Mainspring
 from mainspring.core.instants import DAY, MINUTE, SECOND
 from mainspring.services.chores import cleaner as cleaner_module
 from mainspring.services.chores import reaper as reaper_module
+from mainspring.services.chores.chores import Chores
 from mainspring.services.chores.cleaner import Cleaner
 from mainspring.services.chores.reaper import Reaper
 from mainspring.store import RunFilter
@@ -193,6 +194,29 @@ class TestCleaner:
         runs = await store.list_runs(RunFilter(job="job"))
         assert [(run.fire_at - job.created_at) // SECOND for run in runs] == [50, 40]
         assert len(await store.list_firings(job.id)) == 5, "the ledger is kept longer"
+
+    async def test_a_limit_holds_within_seconds_also_after_a_quiet_time(
+        self, store: Any, app: Mainspring, clock: JumpingClock
+    ) -> None:
+        @app.task(name="work")
+        async def work() -> None: ...
+
+        await add_job(app, "job", "1s", keep_succeeded=2)
+        line = FaultyStore(store)
+        chores = Chores(line, "scheduler", USUAL, clock, Random(0), leads=lambda: True)
+        async with turning(*chores.loops):
+            await let_pass(clock, "30m")
+            before = line.calls["clean"]
+            while line.calls["clean"] == before:  # It has just looked, so it looks again by itself as late as it may.
+                await let_pass(clock, "1s")
+            async with turning(make_planner(store, clock)), working(app, store, clock, USUAL):
+                await let_pass(clock, "4500ms")
+            assert len(await store.list_runs(RunFilter(job="job"))) > 2
+            await let_pass(clock, "16s")
+            assert len(await store.list_runs(RunFilter(job="job"))) == 2
+            before = line.calls["clean"]
+            await let_pass(clock, "10m")
+            assert line.calls["clean"] - before <= 11, "it asks little of a store in which nothing happens"
 
     async def test_it_takes_little_at_a_time_until_all_is_gone(
         self, store: Any, app: Mainspring, clock: JumpingClock, monkeypatch: pytest.MonkeyPatch

@@ -57,7 +57,7 @@ class Chores:
         self.cleaner = Cleaner(store, self.on_duty, settings, clock, random)
         self.relay = Relay(store, self.on_duty, sinks, clock, random)
         self.tally_keeper = TallyKeeper(store, self.on_duty, clock, random, dict(settings.service_levels))
-        self.relay.on_numbered = self.tally_keeper.hint
+        self.relay.on_numbered = self._on_events
         self.alerter: Alerter | None = None
         loops: list[Loop] = [self.reaper, self.cleaner, self.relay, self.tally_keeper]
         if alerts is not None:
@@ -80,6 +80,10 @@ class Chores:
         for loop in self.loops:
             if loop is not self.lease:
                 loop.wake()
+
+    def _on_events(self) -> None:
+        self.tally_keeper.hint()
+        self.cleaner.hint()
 
     def hint(self) -> None:
         """The store has changed, so there may be events."""

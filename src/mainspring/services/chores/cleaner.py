@@ -13,7 +13,7 @@ from mainspring.store import MaintenanceStore
 EVERY_S = 15.0
 """How long a job may keep more runs than its limits allow."""
 IDLE_S = 60.0
-"""The longest pause. Each pass that finds nothing doubles the pause up to this."""
+"""How often to look where nothing happens: only time makes rows old."""
 PAUSE_S = 0.2
 LIMIT = 1_000
 
@@ -30,12 +30,20 @@ class Cleaner(Loop):
         self._store = store
         self._on_duty = on_duty
         self._settings = settings
-        self._pause_s = EVERY_S
+        self._looks_at = clock.monotonic()
+        self._has_news = False
 
     async def turn(self) -> float:
-        if not self._on_duty():
+        now = self.clock.monotonic()
+        if not self._on_duty() or (now < self._looks_at and not self._has_news):
             return EVERY_S
+        self._has_news = False
         keep = self._settings
         gone = await self._store.clean(keep.keep_runs, keep.keep_firings, keep.keep_events, LIMIT)
-        self._pause_s = EVERY_S if gone else min(2 * self._pause_s, IDLE_S)
-        return PAUSE_S if gone >= LIMIT else self._pause_s
+        self._looks_at = now if gone else now + IDLE_S
+        return PAUSE_S if gone >= LIMIT else EVERY_S
+
+    def hint(self) -> None:
+        """There are new events: runs may have ended of which their jobs keep few. The next turn, which is soon, looks
+        at the store."""
+        self._has_news = True
