@@ -7,11 +7,14 @@ from pathlib import Path
 
 import httpx
 import msgspec
+import pytest
 from door import Door, make_app, open_door, problem
 
 from mainspring.api.application import ENDPOINTS
 from mainspring.api.problems import TITLES
 from mainspring.api.server import Server
+from mainspring.core.answers import Backlog
+from mainspring.stores.sqlite.claims.pressure import Pressure
 
 ROOT = Path(__file__).parent.parent.parent
 
@@ -100,8 +103,23 @@ def test_metrics_count_what_happens_under_bounded_labels(private_door: Door) -> 
     assert figures['mainspring_http_requests_total{method="GET",route="unrouted",status="404"}'] == "3.0"
     assert "no-1" not in text
     documented = set(re.findall(r"^\| `(mainspring_\w+)` \|", (ROOT / "docs" / "metrics.md").read_text(), re.MULTILINE))
-    served = set(re.findall(r"^# TYPE (\S+) ", text, re.MULTILINE))
+    served = dict(re.findall(r"^# TYPE (\S+) (\w+)$", text, re.MULTILINE))
     assert {name for name in served if not name.endswith("_created")} == documented
+    assert {name for name, kind in served.items() if kind == "counter"} == {
+        name for name in served if name.endswith("_total")
+    }, "what only grows is a counter, and nothing else is"
+
+
+def test_the_depth_of_a_queue_is_counted_far_beyond_what_alerts_ask_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def backlog(_: Pressure, limit: int) -> list[Backlog]:
+        return [Backlog("default", "default", "default", 5, min(12_000_000, limit), 0)]
+
+    monkeypatch.setattr(Pressure, "backlog", backlog)
+    depth = r'^mainspring_queue_depth{namespace="default",priority="5",queue="default",region="default"} (\S+)$'
+    with open_door(tmp_path) as door:
+        assert re.findall(depth, door.client("admin").get("/metrics").text, re.MULTILINE) == ["1.2e+07"]
 
 
 def test_what_comes_twice_is_counted_by_kind(private_door: Door) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sqlite3
 import threading
 from collections.abc import Callable
@@ -206,3 +207,16 @@ def test_prune_removes_what_retention_does_not_keep(tmp_path: Path) -> None:
     assert [each.name for each in found] == [names[2], kept]
     assert {each.name for each in broken} == {f"{backup_name(now)}.partial", "2019.partial", "notes"}
     assert [each.name for each in backups.newer_broken(folder / names[2])] == [f"{backup_name(now)}.partial"]
+
+
+def test_backups_and_what_is_restored_from_them_are_their_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        fill(f"sqlite:///{tmp_path}/old.db", 1)
+        backup = make(f"sqlite:///{tmp_path}/old.db", tmp_path / "backups")
+        backups.restore(backup, Settings(store=f"sqlite:///{tmp_path}/new.db"), SystemClock())
+    finally:
+        os.umask(before)
+    sqlite.copy(tmp_path / "old.db", tmp_path / "copy.db", no_progress)
+    for path in (backup, tmp_path / "new.db", tmp_path / "copy.db"):
+        assert path.stat().st_mode & 0o077 == 0, path.name

@@ -100,3 +100,12 @@ async def test_a_layer_passes_on_what_a_store_loses(store: SqliteStore, clock: J
         await counted.submit([run])
     assert counted.metrics.counts["store_errors", "submit"] == 1
     assert await counted.submit([run]) == [run.id]
+
+
+async def test_submissions_under_a_key_seen_before_are_counted_as_duplicates(
+    store: SqliteStore, clock: JumpingClock
+) -> None:
+    measured = MeasuredStore(store)
+    for _ in range(3):
+        await measured.submit([a_run(clock, idempotency_key="once"), a_run(clock)])
+    assert measured.metrics.counts["duplicates", "submission"] == 2
