@@ -27,6 +27,7 @@ from examples.recorded import ACTOR, FOLDER, MODULE
 from mainspring import Mainspring, MainspringError
 from mainspring.clock import SystemClock
 from mainspring.core.states import FINAL
+from mainspring.operations import records
 from mainspring.testing.chaos.driver import PASSING
 from mainspring.testing.chaos.inside.recording import Journal, RecordedApp, gather
 from mainspring.testing.checking import Verdict, check
@@ -205,6 +206,14 @@ class Stage:
 
         await until(quiet, "the end of all runs", self.logs)
         self.note("drained")
+
+    async def firings(self, job: str) -> list[records.Firing]:
+        """The firings of a job, newest first, but for those that the pause at the end of the scenario skipped: they
+        were written shortly before their instant."""
+        paused_at = (await self.client.jobs.get(job)).paused_at
+        assert paused_at is not None, "the scenario has ended"
+        found = [each async for each in self.client.jobs.firings(job)]
+        return [each for each in found if each.outcome != "skipped" or each.fire_at < paused_at]
 
     async def judge(self) -> Verdict:
         """Stop all processes, record the final state of the store, and judge the whole history."""

@@ -109,7 +109,7 @@ async def _outcome(
     outcomes: dict[str, Counter[str]] = {}
     instants: list[datetime] = []
     for job in ("sync_calendars", "remind_guests", "refresh_trending"):
-        firings = [firing async for firing in stage.client.jobs.firings(job)]
+        firings = await stage.firings(job)
         outcomes[job] = Counter(firing.outcome for firing in firings)
         if job == "remind_guests":
             instants = sorted(firing.fire_at for firing in firings)

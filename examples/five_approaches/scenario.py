@@ -92,7 +92,7 @@ async def _outcome(
     sent = await ledger.fetch("SELECT report, fire_at, run, at FROM reports.sent ORDER BY at")
     runs = Counter((row["report"], row["fire_at"]) for row in {row["run"]: row for row in sent}.values())
     jobs = sorted({row["report"] for row in sent})
-    instants = {(job, each.fire_at) for job in jobs async for each in stage.client.jobs.firings(job)}
+    instants = {(job, each.fire_at) for job in jobs for each in await stage.firings(job)}
     late_s = [(row["at"] - row["fire_at"]).total_seconds() for row in sent if began < row["fire_at"] < killed]
     times = [killed, *(row["at"] for row in sent if row["at"] > killed)]
     gap_s = max((later - earlier).total_seconds() for earlier, later in pairwise(times))

@@ -148,7 +148,7 @@ async def _outcome(stage: Stage, ledger: Any, failover_s: float, during: set[str
     rows = await ledger.fetch(
         "SELECT job, region, fire_at, count(DISTINCT run) AS runs FROM google.done GROUP BY job, region, fire_at"
     )
-    instants = {job: {each.fire_at async for each in stage.client.jobs.firings(job)} for job in JOBS}
+    instants = {job: {each.fire_at for each in await stage.firings(job)} for job in JOBS}
     return Outcome(
         verdict=verdict,
         terms=len(await store.terms("scheduler", 100)),
