@@ -5,8 +5,8 @@ A pure function of the events: the loop that keeps them adds what it computes to
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from math import gcd
 from types import MappingProxyType
 from typing import Final, Literal, NamedTuple, TypeVar, get_args
 
@@ -28,6 +28,8 @@ PERIODS: Final[Mapping[Kind, Duration]] = {
     "error": HOUR,
 }
 """How long a period of each kind is. There are many jobs, so theirs are longer."""
+_WITHIN_A_PERIOD: Final = gcd(*PERIODS.values())
+"""Instants of the same multiple of this are in the same period of each kind."""
 NO_LEVELS: Final[Mapping[int, Duration]] = MappingProxyType({})
 _LOWEST: Final[Duration] = 1_000
 """Durations up to a millisecond are one step."""
@@ -72,8 +74,8 @@ def step_of(duration: Duration) -> int:
     """The step of a histogram that a duration falls into: two steps for each doubling from a millisecond on."""
     if duration <= _LOWEST:
         return 0
-    ratio = -(-duration * duration // (_LOWEST * _LOWEST))  # Squared, so that each doubling of it is half of one.
-    return min((ratio - 1).bit_length(), MOST_STEPS)
+    # Squared, so that each doubling of it is half of one.
+    return min(((duration * duration - 1) // (_LOWEST * _LOWEST)).bit_length(), MOST_STEPS)
 
 
 def top_of(step: int) -> Duration:
@@ -102,16 +104,21 @@ def tally_events(events: Iterable[Event], levels: Mapping[int, Duration] = NO_LE
     each run, and for the priority of what starts. `levels` are the service levels: how late a run of a priority may
     start."""
     found: dict[TallyKey, Tally] = {}
-    # Equal entries are counted first: there are thousands of them for each tally.
-    for (key, part, step, amount), times in Counter(_entries(events, levels)).items():
-        tally = found.setdefault(TallyKey(*key), Tally({}, {}, {}))
-        if part == "beyond":
-            tally.beyond += times
-        elif part == "accepted":
-            tally.accepted += times
-        else:
-            counts: dict[int | str, int] = getattr(tally, part)
-            counts[step] = counts.get(step, 0) + times * amount
+    # Thousands of events add the same. So what an event adds is computed once for all events that are alike.
+    alike: dict[tuple[object, ...], list[Event]] = {}
+    for event in events:
+        alike.setdefault(_look(event, levels), []).append(event)
+    for same in alike.values():
+        times = len(same)
+        for key, part, step, amount in _entries(same[0], levels):
+            tally = found.setdefault(TallyKey(*key), Tally({}, {}, {}))
+            if part == "beyond":
+                tally.beyond += times
+            elif part == "accepted":
+                tally.accepted += times
+            else:
+                counts: dict[int | str, int] = getattr(tally, part)
+                counts[step] = counts.get(step, 0) + times * amount
     return found
 
 
@@ -121,27 +128,47 @@ _Entry = tuple[_Key, Literal["outcomes", "late", "took", "beyond", "accepted"], 
 _ENDS: Final = {f"{subject}.{outcome}": outcome for subject in ("run", "firing") for outcome in OUTCOMES}
 
 
-def _entries(events: Iterable[Event], levels: Mapping[int, Duration]) -> Iterator[_Entry]:
-    for event in events:
-        if event.late is not None and event.priority is not None:
-            key: _Key = (event.namespace, "priority", period_of("priority", event.at), str(event.priority))
-            yield key, "late", step_of(event.late), 1
-            if event.late > levels.get(event.priority, event.late):
-                yield key, "beyond", 0, 1
-        if event.kind == "run.submitted":
-            yield _queue_key(event), "accepted", 0, 1
-        elif event.kind == "run.running":
-            # A run is late against the instant that it was fired for.
-            if event.attempt == 1 and event.fire_at is not None:
-                late = step_of(max(event.at - event.fire_at, 0))
-                for key in _keys(event):
-                    yield key, "late", late, 1
-        elif (outcome := _ENDS.get(event.kind)) is not None:
-            took = None if event.duration is None else step_of(event.duration)
+def _look(event: Event, levels: Mapping[int, Duration]) -> tuple[object, ...]:
+    """All that `_entries` reads of an event, as coarse as it counts. Events that look alike add the same."""
+    late, duration, fire_at = event.late, event.duration, event.fire_at
+    return (
+        event.kind,
+        event.namespace,
+        event.at // _WITHIN_A_PERIOD,
+        event.job,
+        event.task,
+        event.queue,
+        event.run_id is None,
+        event.count,
+        event.attempt,
+        event.priority,
+        None if late is None else step_of(late),
+        late is not None and late > levels.get(event.priority or 0, late),
+        None if duration is None else step_of(duration),
+        None if fire_at is None else step_of(max(event.at - fire_at, 0)),
+    )
+
+
+def _entries(event: Event, levels: Mapping[int, Duration]) -> Iterator[_Entry]:
+    if event.late is not None and event.priority is not None:
+        key: _Key = (event.namespace, "priority", period_of("priority", event.at), str(event.priority))
+        yield key, "late", step_of(event.late), 1
+        if event.late > levels.get(event.priority, event.late):
+            yield key, "beyond", 0, 1
+    if event.kind == "run.submitted":
+        yield _queue_key(event), "accepted", 0, 1
+    elif event.kind == "run.running":
+        # A run is late against the instant that it was fired for.
+        if event.attempt == 1 and event.fire_at is not None:
+            late = step_of(max(event.at - event.fire_at, 0))
             for key in _keys(event):
-                yield key, "outcomes", outcome, max(event.count or 1, 1)
-                if took is not None:
-                    yield key, "took", took, 1
+                yield key, "late", late, 1
+    elif (outcome := _ENDS.get(event.kind)) is not None:
+        took = None if event.duration is None else step_of(event.duration)
+        for key in _keys(event):
+            yield key, "outcomes", outcome, max(event.count or 1, 1)
+            if took is not None:
+                yield key, "took", took, 1
 
 
 def _keys(event: Event) -> list[_Key]:
