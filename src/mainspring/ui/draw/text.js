@@ -21,7 +21,7 @@ const LOOKS = {
   planned: { glyph: "○", word: "planned", tone: "neutral" },
   excluded: { glyph: "·", word: "excluded", tone: "neutral" },
   "clock-change": { glyph: "◐", word: "planned, at a clock change", tone: "neutral" },
-  active: { glyph: "✓", word: "active", tone: "succeeded" },
+  active: { glyph: "●", word: "active", tone: "neutral" },
   paused: { glyph: "‖", word: "paused", tone: "held" },
   draining: { glyph: "↻", word: "draining", tone: "warning" },
   stopped: { glyph: "⊘", word: "stopped", tone: "neutral" },
