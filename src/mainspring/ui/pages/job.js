@@ -26,7 +26,7 @@ function Actions({ job, reload }) {
   const toggle = job.state === "paused" ? "resume" : "pause";
   return html`
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, "trigger", reload)}>Trigger</button>
-    <a class="button" href=${jobHref(job, { tab: "edit" })}>Edit</a>
+    ${write ? html`<button disabled title=${write}>Edit</button>` : html`<a class="button" href=${jobHref(job, { tab: "edit" })}>Edit</a>`}
     <button disabled=${!!operate} title=${operate} onClick=${() => askForJob(job, toggle, reload)}>${toggle === "pause" ? "Pause" : "Resume"}</button>
     <button class="danger" disabled=${!!write} title=${write} onClick=${() => askForJob(job, "remove", reload)}>Remove</button>`;
 }
