@@ -21,7 +21,7 @@ const SKEWED_S = 0.5;
 
 const NODES = [
   { name: "Node", cell: (/** @type {Node} */ it) => html`<span class="mono">${it.node}</span>` },
-  { name: "State", tight: true, cell: (/** @type {Node} */ it) => html`<${Badge} state=${it.alive ? "active" : "dead"} />` },
+  { name: "State", tight: true, cell: (/** @type {Node & { leads: boolean }} */ it) => html`<${Badge} state=${!it.alive ? "dead" : it.leads ? "leads" : it.coordination === "leader" ? "stands_by" : "active"} />` },
   { name: "Plans by", tight: true, cell: (/** @type {Node} */ it) => it.coordination },
   { name: "Checked in", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.checked_in_at} plain />` },
   { name: "Started", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.started_at} plain />` },
@@ -44,11 +44,11 @@ function Loops(loops) {
 
 const TERMS = [
   { name: "Term", tight: true, number: true, cell: (/** @type {any} */ it) => it.number },
-  { name: "Of", cell: (/** @type {any} */ it) => it.name },
-  { name: "Leader", cell: (/** @type {any} */ it) => html`<span class="mono">${it.owner}</span>` },
+  { name: "Of", tight: true, cell: (/** @type {any} */ it) => it.name },
+  { name: "Leader", cell: (/** @type {any} */ it) => html`<span class="mono clamp" title=${it.owner}>${it.owner}</span>` },
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Ended", tight: true, cell: (/** @type {any} */ it) => (it.ended_at ? html`<${When} at=${it.ended_at} />` : html`<${Badge} state="leads" />`) },
-  { name: "Before it, without a leader", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap_s == null ? "–" : html`<span class=${it.gap_s > 1 ? "s-warning" : ""}>${length(it.gap_s * 1000)}</span>`) },
+  { name: "No leader before", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap_s == null ? "–" : html`<span class=${it.gap_s > 1 ? "s-warning" : ""}>${length(it.gap_s * 1000)}</span>`) },
   { name: "Why it ended", cell: (/** @type {any} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
 ];
 
@@ -95,11 +95,11 @@ export default function Cluster() {
     return html`
       <div class="cards">
         <section class="panel"><header><h2>Leader</h2></header><div class="body"><div class="figure mono">${leader ? leader.owner : found.nodes.some((it) => it.coordination !== "leader") ? "every node plans" : html`<${Badge} state="failed" word="none" />`}</div>
-          <div class="muted">${leader ? html`term ${leader.number}, since <${When} at=${leader.began_at} plain />` : found.nodes.some((it) => it.coordination !== "leader") ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
+          <div class="muted">${leader ? html`term ${leader.number}, began <${When} at=${leader.began_at} plain />` : found.nodes.some((it) => it.coordination !== "leader") ? "Jobs are divided among the nodes." : "No node plans firings."}</div></div></section>
         <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
-          <div class="muted">${longest !== null ? `longest time without a leader: ${length(longest * 1000)}` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
+          <div class="muted">${longest !== null ? html`longest time without a leader: <span class=${longest > 1 ? "s-warning" : ""}>${length(longest * 1000)}</span>` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
-        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${byLife(found.nodes)} id=${(/** @type {Node} */ it) => it.node} />`}
+        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${byLife(found.nodes).map((each) => ({ ...each, leads: found.leaders.some((one) => one.owner === each.node) }))} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
   }}</${Loaded}><${Running} />`;
 }

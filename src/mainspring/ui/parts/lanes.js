@@ -13,16 +13,16 @@ const GUTTER = 190;
 const NARROW_GUTTER = 96;
 const LEAST = 3;
 /** The width that the text of a tick needs. */
-const TICK = 64;
+const TICK = 68;
 const MOST_TICKS = 10;
 const LAST = ["failed", "missed", "lost", "timed_out"];
 
 /** @typedef {import("../draw/lanes.js").Lane} Lane */
 /** @typedef {import("../draw/lanes.js").Bar} Bar */
 
-/** @param {number} at @param {number} step */
-function tickText(at, step) {
-  const parts = /** @type {Intl.DateTimeFormatOptions} */ (step >= 864e5 ? { day: "numeric", month: "short" } : { hour: "2-digit", minute: "2-digit", ...(step < 6e4 ? { second: "2-digit" } : {}), hourCycle: "h23" });
+/** @param {number} at @param {number} step @param {boolean} isLong whether the axis is longer than a day: hours alone would repeat */
+function tickText(at, step, isLong) {
+  const parts = /** @type {Intl.DateTimeFormatOptions} */ (step >= 864e5 ? { day: "numeric", month: "short" } : { ...(isLong ? { weekday: "short" } : {}), hour: "2-digit", minute: "2-digit", ...(step < 6e4 ? { second: "2-digit" } : {}), hourCycle: "h23" });
   return new Intl.DateTimeFormat("en-GB", { ...parts, timeZone: zoneOf() }).format(at);
 }
 
@@ -58,7 +58,7 @@ function axis(pen, x, from, to, most, height, ink) {
     pen.fillStyle = ink("line");
     pen.fillRect(x(each), 18, 1, height);
     pen.fillStyle = ink("muted");
-    const text = tickText(each, step);
+    const text = tickText(each, step, to - from > 864e5);
     if (x(each) + 3 + pen.measureText(text).width <= pen.canvas.clientWidth) pen.fillText(text, x(each) + 3, 12);  // A text that does not fit would be cut.
   }
 }
