@@ -1,5 +1,6 @@
 /** Events: what happened in the last hour, and what happens now. Filters are words; a tail that is scrolled away from is paused. */
 import { get, stream } from "../api.js";
+import { lookOf } from "../draw/text.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { paused, visible } from "../live.js";
 import { readWords, Search } from "../parts/lists.js";
@@ -14,12 +15,19 @@ const KEPT = 500;
 const FILTERS = ["kind", "job", "task", "run"];
 const AGAIN_MS = 2_000;
 
+/** What is wrong stands out; the rest is text.
+ * @param {string} kind such as `run.failed` */
+function toneOf(kind) {
+  const { tone } = lookOf(kind.slice(kind.indexOf(".") + 1));
+  return tone === "failed" || tone === "warning" ? tone : "";
+}
+
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<${When} at=${it.at} />` },
-  { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class="mono">${it.kind}</span>` },
+  { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class=${`mono s-${toneOf(it.kind)}`}>${it.kind}</span>` },
   { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${jobNamed(it.job)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
   { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
-  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted">${it.reason}</span>` },
+  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted" title=${it.reason}>${it.reason}</span>` },
 ];
 
 /** The last events that are stored, then those to come; behind a broken connection it continues after the last one.

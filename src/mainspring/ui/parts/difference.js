@@ -23,5 +23,5 @@ export function Difference({ before, after }) {
     return line.length > LONGEST ? `${line.slice(0, LONGEST)}…` : line;
   };
   const isNew = !before;
-  return html`<ul class="difference">${found.slice(0, FEW).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${isNew ? text(each.after) : `${text(each.before)} → ${text(each.after)}`}</span></li>`)}${found.length > FEW ? html`<li class="muted">and ${found.length - FEW} more</li>` : null}</ul>`;
+  return html`<ul class=${isNew ? "difference row" : "difference"}>${found.slice(0, FEW).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${isNew ? text(each.after) : `${text(each.before)} → ${text(each.after)}`}</span></li>`)}${found.length > FEW ? html`<li class="muted">and ${found.length - FEW} more</li>` : null}</ul>`;
 }
