@@ -81,7 +81,7 @@ function Bulk({ chosen, filter, isWhole, done }) {
   const act = (/** @type {string} */ verb) => askForAll("runs", verb, selection, all ? "all that match" : "selected", done);
   return html`<span>${all ? "all that match selected" : `${chosen.size} selected`}</span>
     ${!all && !id && isWhole && Object.keys(rest).length > 0 && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
-    <button onClick=${() => act("retry")}>Retry</button><button class="danger" onClick=${() => act("cancel")}>Cancel</button>`;
+    ${!UNENDED.includes(filter.state) && html`<button onClick=${() => act("retry")}>Retry</button>`}${(!filter.state || UNENDED.includes(filter.state)) && html`<button class="danger" onClick=${() => act("cancel")}>Cancel</button>`}`;
 }
 
 /** What the server can count by: an error group and an id it cannot. */
@@ -126,6 +126,10 @@ export default function Runs() {
     runs.reload();
   };
   const controls = may("runs:control");
+  useEffect(() => {  // On a small screen the tabs scroll; the page itself must not, since Back restores its place.
+    const chosen = /** @type {HTMLElement | null} */ (document.querySelector(".tabs a[aria-current]"));
+    if (chosen?.parentElement) chosen.parentElement.scrollLeft = chosen.offsetLeft - chosen.parentElement.offsetLeft - 40;
+  }, [tab, Object.keys(counts).length]);
   return html`
     <${Head} title="Runs" actions=${may("runs:submit") && html`<a class="button" href=${to("/new-run")}>New run</a>`} />
     <nav class="tabs" aria-label="state">${TABS.map((each) => html`<a href=${to("/runs", { ...kept, state: each })} aria-current=${each === tab ? "page" : null}>${each || "all"}${counts[each] > 0 && html` <span class="tally">${bounded(counts[each])}</span>`}</a>`)}</nav>
