@@ -37,7 +37,7 @@ export function heatOf(buckets, width, zone) {
       const isChange = offset && text.offset !== offset;
       const isFirst = rows.size === 0 || text.hour === "00";
       offset = text.offset;
-      row = { label: `${isFirst || isChange ? `${text.day} ` : ""}${text.hour}${isChange ? ` ${text.offset}` : ""}`, cells: Array(perRow).fill(null) };
+      row = { label: `${isFirst || isChange ? `${text.day}, ` : ""}${text.hour}${isChange ? ` ${text.offset}` : ""}`, cells: Array(perRow).fill(null) };
       rows.set(hour, row);
     }
     row.cells[Math.floor((at % HOUR) / width)] = bucket;

@@ -24,8 +24,8 @@ const COLUMNS = [
   { name: "Schedule", cell: (/** @type {ListedJob} */ job) => html`<span class="schedule" title=${job.schedule}>${job.schedule_text ?? job.schedule}</span>` },
   { name: "Next", tight: true, cell: (/** @type {ListedJob} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : html`<span class="muted">–</span>`) },
   { name: `Last ${RECENT} firings`, tight: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
-  { name: "p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.took_p50, "half of its runs took at most this long") },
-  { name: "Late", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.late_p50, "half of its runs began at most this long after their instant") },
+  { name: "Took p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.took_p50, "half of its runs took at most this long") },
+  { name: "Late p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.late_p50, "half of its runs began at most this long after their instant") },
   { name: "Queue", tight: true, cell: (/** @type {ListedJob} */ job) => job.queue },
 ];
 

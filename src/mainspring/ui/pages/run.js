@@ -154,7 +154,7 @@ function Whole({ argument }) {
   const gone = run.error instanceof Problem && run.error.status === 404 ? run.error : null;
   return html`${run.error && !run.data && html`<${Head} title=${`Run …${argument.slice(-8)}`} />`}<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
     <${Head} title=${`${it.job ?? it.task} …${it.run_id.slice(-8)}`} actions=${html`<${Actions} run=${it} reload=${run.reload} />`}>
-      <${Badge} state=${stateOf(it)} />${it.reason && html`<span class="muted clamp" title=${it.reason}>${it.reason}</span>`}
+      <${Badge} state=${stateOf(it)} />${it.reason && !(it.state === "failed" && tab === "") && html`<span class="muted clamp" title=${it.reason}>${it.reason}</span>`}
       ${it.state === "running" && it.progress !== null && html`<${Meter} used=${Math.round(it.progress * 100)} of=${100} /><span>${Math.round(it.progress * 100)} % ${it.progress_note}</span>`}
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
