@@ -340,3 +340,15 @@ def test_another_namespace_leaves_nothing_of_the_former_on_screen(open_page: Ope
     expect(page.get_by_text("There are no jobs yet.")).to_be_visible()
     expect(page).to_have_url(re.compile(r"/ui/jobs\?ns=elsewhere$"))
     expect(page.get_by_role("link", name="etl-nightly")).to_have_count(0)
+
+
+def test_a_paused_queue_is_resumed_from_the_overview(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/runs", json={"task": "exact", "queue": "shut", "args": {"number": 1}})
+    stage.ask("POST", "/v1/queues/shut/pause", json={"reason": "the provider is away"})
+    page = open_page("/")
+    cause = page.locator(".attention li").filter(has_text="the provider is away")
+    cause.get_by_role("button", name="Resume").click()
+    page.get_by_role("dialog").get_by_role("button", name="Resume it").click()
+    expect(cause).to_have_count(0)
+    shut = [each for each in stage.ask("GET", "/v1/queues")["items"] if each["queue"] == "shut"]
+    assert shut[0]["paused_at"] is None

@@ -40,7 +40,7 @@ function Cards({ all }) {
   const outcomes = [["succeeded", counts.succeeded], ["failed", counts.failed], ["missed", counts.missed]];
   return html`<div class="cards">
     <${Card} title="Leader" href=${to("/cluster")} figure=${leader ? html`<span title=${leader.owner}>${leads}</span>` : html`<${Badge} state="failed" word="none" />`}>
-      ${leader ? html`term ${leader.term}, since <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
+      ${leader ? html`term ${leader.term}, began <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
     <${Card} title="Workers" href=${to("/workers")} figure=${workers.active ? `${workers.active.toLocaleString("en-GB")} active` : html`<${Badge} state="failed" word="none" />`}>
       <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots busy${workers.known > workers.active ? ` · ${workers.known - workers.active} gone` : ""}</${Card}>
     <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
@@ -60,16 +60,16 @@ function hrefOf(cause) {
   return to(cause.kind === "no-leader" ? "/cluster" : "/workers");
 }
 
-/** What to press: the remedy of a cause, where one button is all of it.
+/** The remedy of a cause, where one button is all of it.
  * @param {{ cause: any, then: () => void }} given */
 function Remedy({ cause, then }) {
   if (cause.state === "failed" && cause.run_id && may("runs:control")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForRun(cause.run_id, "retry", then)}>Retry</button>`;
   if (cause.state === "paused" && cause.job && may("jobs:operate")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForJob({ name: cause.job }, "resume", then)}>Resume</button>`;
+  if (cause.kind === "queue-paused" && may("jobs:operate")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForQueue(cause.queue, "resume", then)}>Resume</button>`;
   return null;
 }
 
-/** The answer to "is it well", in one line.
- * @param {{ causes: any[], failed: number }} given */
+/** @param {{ causes: any[], failed: number }} given */
 function Verdict({ causes, failed }) {
   if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" />${failed > 0 && html` <span class="muted">now; ${written(failed)} ${failed === 1 ? "run" : "runs"} failed in the last 24 hours</span>`}</span>`;
   const worst = causes.some((each) => lookOf(each.state).tone === "failed") ? "failed" : "missed";
@@ -91,11 +91,11 @@ function Attention({ causes, then }) {
 function Cause({ cause, then }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
-    <span><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> <${Sentence} text=${cause.text} />${cause.remedy && html`<br /><span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</span>
+    <div><p class="clamp four"><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> <${Sentence} text=${cause.text} /></p>${cause.remedy && html`<span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</div>
     <span class="act"><span class="muted"><${When} at=${cause.since} plain none="" /></span><${Remedy} cause=${cause} then=${then} /></span></li>`;
 }
 
-/** The kinds of error of the last day, the newest first: what failed, why, and the way to run it again. */
+/** The kinds of error of the last day, the newest first. */
 function Failing() {
   const kinds = useResource("/v1/errors", { since: since("24h"), limit: KINDS }, (news) => news.more || news.runs.size > 0);
   const until = useCounting(kinds);
@@ -111,7 +111,7 @@ function Failing() {
 function Running({ all }) {
   return html`<section class="panel"><header><h2>Running now</h2><a class="muted" href=${to("/runs", { state: "running" })}>all</a></header><div class="body">
       ${all.running.length === 0 ? html`<p class="muted">Nothing runs.</p>` : html`<ul class="lines">${all.running.slice(0, FEW).map((/** @type {any} */ run) => html`<li>
-        <a href=${runHref(run)}>${run.job ?? run.task}</a><span class="muted">${run.progress !== null ? `${Math.round(run.progress * 100)} % · ` : ""}<${When} at=${run.started_at} plain /></span></li>`)}</ul>`}</div></section>`;
+        <a href=${runHref(run)}>${run.job ?? run.task}</a><span class="muted">${run.progress !== null ? `${Math.round(run.progress * 100)} % · ` : ""}began <${When} at=${run.started_at} plain /></span></li>`)}</ul>`}</div></section>`;
 }
 
 /** @param {{ all: any }} given */
@@ -149,5 +149,5 @@ export default function Overview() {
   const all = useStanding();
   return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /><${Running} all=${it} /></div><div class="stack"><${Outcomes} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
+    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Running} all=${it} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
 }

@@ -1,8 +1,8 @@
 /** Queues: what waits in each, which workers serve it, and how to continue where none does. */
-import { send } from "../api.js";
 import { html } from "../html.js";
+import { askForQueue } from "../parts/actions.js";
 import { bounded } from "../parts/bulk.js";
-import { ask, Command, quoted } from "../parts/dialog.js";
+import { Command, quoted } from "../parts/dialog.js";
 import { Badge, Empty, Head, Loaded, Meter } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
@@ -16,20 +16,6 @@ import { useResource } from "../state/resource.js";
 /** @typedef {import("../records.d.ts").LineUse} LineUse */
 
 const EVERY_MS = 5_000;
-
-/** @param {Queue} queue @param {() => void} then */
-function askToPause(queue, then) {
-  const verb = queue.paused_at ? "resume" : "pause";
-  ask({
-    title: `${verb === "pause" ? "Pause" : "Resume"} queue ${queue.queue}`, button: verb === "pause" ? "Pause it" : "Resume it", done: `${queue.queue} ${verb}d`,
-    text: verb === "pause" ? "Its runs are not claimed until it is resumed. What runs goes on, and new runs are accepted." : "Its runs are claimed again, the most urgent first.",
-    command: (reason) => `mainspring queues --${verb} ${quoted(queue.queue)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
-    act: async (reason) => {
-      await send("POST", `/v1/queues/${encodeURIComponent(queue.queue)}/${verb}`, reason ? { reason } : {});
-      then();
-    },
-  });
-}
 
 /** @param {Queue} queue */
 function stateOf(queue) {
@@ -49,7 +35,7 @@ function Trouble({ queue }) {
 function One({ queue, then }) {
   const priorities = Object.entries(queue.priorities);
   return html`<section class="panel" aria-label=${`queue ${queue.queue}`}><header><h2><a href=${to("/runs", { q: `queue:${queue.queue}` })}>${queue.queue}</a></h2>
-      ${may("jobs:operate") && html`<button onClick=${() => askToPause(queue, then)}>${queue.paused_at ? "Resume" : "Pause"}</button>`}</header>
+      ${may("jobs:operate") && html`<button onClick=${() => askForQueue(queue.queue, queue.paused_at ? "resume" : "pause", then)}>${queue.paused_at ? "Resume" : "Pause"}</button>`}</header>
     <div class="body stack">
       <${Trouble} queue=${queue} />
       <dl class="numbers"><div><dt>due</dt><dd>${bounded(queue.due)}</dd></div><div><dt>running</dt><dd>${bounded(queue.running)}</dd></div><div><dt>blocked</dt><dd>${bounded(queue.blocked)}</dd></div>

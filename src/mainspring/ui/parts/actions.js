@@ -1,4 +1,4 @@
-/** What can be done to one job or one run: each asks first, and shows the command that does the same. */
+/** What can be done to one job, run or queue: each asks first, and shows the command that does the same. */
 import { get, send } from "../api.js";
 import { go, to } from "../router.js";
 import { ask, quoted } from "./dialog.js";
@@ -42,6 +42,21 @@ export function askForRun(id, verb, then) {
     command: (reason) => `mainspring run ${verb} ${id}${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
       await send("POST", `/v1/runs/${id}/${verb}`, reason ? { reason } : {});
+      then();
+    },
+  });
+}
+
+/** Pause or resume a queue.
+ * @param {string} name @param {"pause" | "resume"} verb @param {() => void} then */
+export function askForQueue(name, verb, then) {
+  const word = verb === "pause" ? "Pause" : "Resume";
+  ask({
+    title: `${word} queue ${name}`, button: `${word} it`, done: `${name} ${verb}d`,
+    text: verb === "pause" ? "Its runs are not claimed until it is resumed. What runs goes on, and new runs are accepted." : "Its runs are claimed again, the most urgent first.",
+    command: (reason) => `mainspring queues --${verb} ${quoted(name)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
+    act: async (reason) => {
+      await send("POST", `/v1/queues/${encodeURIComponent(name)}/${verb}`, reason ? { reason } : {});
       then();
     },
   });
