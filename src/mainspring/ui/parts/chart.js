@@ -38,12 +38,12 @@ export function Trend({ counts, label, tone = "failed" }) {
 }
 
 /** What an axis begins and ends with, and what the highest bar stands for.
- * @param {[string, string] | undefined} ends @param {string} [most] */
+ * @param {[string, string] | undefined} ends @param {string | false} [most] */
 function axisOf(ends, most) {
   return ends && html`<p class="ends muted" aria-hidden="true"><span>${ends[0]}</span>${most && html`<span>${most}</span>`}<span>${ends[1]}</span></p>`;
 }
 
-/** Counts over time across the whole width, in ink: they are no state.
+/** Counts over time, in ink: they are no state.
  * @param {{ counts: number[], label: string, ends?: [string, string] }} given */
 export function Columns({ counts, label, ends }) {
   const most = Math.max(...counts, 1);
@@ -52,7 +52,7 @@ export function Columns({ counts, label, ends }) {
     ${counts.map((count, n) => count > 0 && html`<rect x=${n * step + step * 0.12} y=${39 - Math.max((count / most) * 36, 1.5)} width=${step * 0.76} height=${Math.max((count / most) * 36, 1.5)} />`)}</svg>${axisOf(ends)}`;
 }
 
-/** Outcomes by period as stacked bars, with the numbers as a table for those who do not see them.
+/** Outcomes by period as stacked bars.
  * @param {{ buckets: Record<string, any>[], label: string, words: (bucket: any) => string, ends?: [string, string], each?: string }} given `each`: how long a bar is */
 export function Bars({ buckets, label, words, ends, each: width }) {
   const totals = buckets.map((each) => STACK.reduce((sum, state) => sum + (each[state] ?? 0), 0));
@@ -60,7 +60,7 @@ export function Bars({ buckets, label, words, ends, each: width }) {
   const step = 100 / Math.max(buckets.length, 1);
   return html`<figure class="bars"><svg role="img" aria-label=${label} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
       <line class="axis" x1="0" x2="100" y1=${BAR_HEIGHT - 0.5} y2=${BAR_HEIGHT - 0.5} />
-      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg>${axisOf(ends, width && `at most ${most.toLocaleString("en-GB")} in ${width}`)}</figure>`;
+      ${buckets.map((bucket, n) => stack(bucket, n * step, step, most, words(bucket)))}</svg>${axisOf(ends, width && totals.some(Boolean) && `at most ${most.toLocaleString("en-GB")} in ${width}`)}</figure>`;
 }
 
 /** @param {Record<string, any>} bucket @param {number} x @param {number} step @param {number} most @param {string} title */
@@ -99,7 +99,7 @@ export function Lines({ label, at, span, ends, series }) {
   return html`<figure class="plot"><div class="frame"><p class="high muted" aria-hidden="true"><span>${seconds(most)}</span><span>0</span></p><svg role="img" aria-label=${`${label}, at most ${seconds(most)}`} viewBox=${`0 0 100 ${BAR_HEIGHT}`} preserveAspectRatio="none" width="100%" height=${BAR_HEIGHT}>
       <line class="axis" x1="0" x2="100" y1=${BAR_HEIGHT - 0.5} y2=${BAR_HEIGHT - 0.5} />
       ${series.map((each, n) => html`<path d=${pathOf(each.values, x, most)} class=${`line-${n}`} vector-effect="non-scaling-stroke" />`)}</svg>${axisOf(ends)}</div>
-    <figcaption class="muted">${series.map((each, n) => html`<span class=${`key-${n}`}>${each.name} ${seconds(newest(each.values) ?? 0)}</span>`)}<span>on the newest day; at most ${seconds(most)}</span></figcaption></figure>`;
+    <figcaption class="muted">${series.map((each, n) => html`<span class=${`key-${n}`}>${each.name} ${seconds(newest(each.values) ?? 0)}</span>`)}<span>on the newest day; peak ${seconds(most)}</span></figcaption></figure>`;
 }
 
 /** @param {number} value */
