@@ -74,6 +74,15 @@ def test_a_killed_server_is_reported_and_so_is_its_return_with_another_version(
     expect(form.get_by_label("Name", exact=True)).to_have_value("half-typed")
 
 
+def test_a_page_that_is_opened_while_the_server_is_away_says_so_and_goes_on(open_page: OpenPage, small: Stage) -> None:
+    page = open_page("/settings", at=small.url, expects_faults=True)
+    page.route("**/v1/**", lambda route: route.abort())
+    page.goto(f"{small.url}/ui/")
+    expect(page.get_by_role("alert")).to_contain_text("There is no connection to it.")
+    page.unroute_all(behavior="wait")
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()
+
+
 def test_output_is_followed_through_a_broken_connection_without_a_gap_or_a_double(
     open_page: OpenPage, small: Stage
 ) -> None:

@@ -1,6 +1,6 @@
 /** The page: the caller, the header, and the page that the address names. */
 import { Problem } from "./api.js";
-import { html, render, useEffect, useRef, useState } from "./html.js";
+import { html, render, signal, useEffect, useRef, useState } from "./html.js";
 import { openPalette } from "./keys.js";
 import { mark, paused, start, version } from "./live.js";
 import { Head, Trouble } from "./parts/page.js";
@@ -119,6 +119,17 @@ function Login({ over = false }) {
   return Form.view && html`<${Form.view} over=${over} />`;
 }
 
+const AGAIN_MS = 5_000;
+const away = signal(/** @type {Error | null} */ (null));
+
+/** A page that is opened while the server is away says so, and asks again. */
+function begin() {
+  whoAmI().then(start, (error) => {
+    away.value = error;
+    if (!signedOut.value) setTimeout(begin, AGAIN_MS);
+  });
+}
+
 function App() {
   const found = find(place.value.path);
   const [page, setPage] = useState({ key: "", view: /** @type {any} */ (null) });
@@ -135,7 +146,7 @@ function App() {
   useEffect(() => {
     if (error && !isAway) setTries((n) => n + 1);  // The server is back, and the page can be loaded.
   }, [isAway]);
-  if (!me.value) return signedOut.value ? html`<main><${Login} /></main>` : null;
+  if (!me.value) return signedOut.value ? html`<main><${Login} /></main>` : away.value && html`<main><${Trouble} error=${away.value} /></main>`;
   const Page = page.key === key ? page.view : null;  // Never the page before with an argument that is not its own.
   return html`<${Header} current=${found?.name ?? ""} />
     <${Banners} />
@@ -150,4 +161,4 @@ function App() {
 const root = /** @type {HTMLElement} */ (document.getElementById("app"));
 render(html`<${App} />`, root);
 if (history.state?.bulk) import("./parts/bulk.js");  // A reload has interrupted an action: it can be continued.
-whoAmI().then(start, () => {});
+begin();

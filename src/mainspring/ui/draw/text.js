@@ -1,5 +1,4 @@
-/** States, instants and lengths of time as text. No meaning rests on colour alone; `Intl` only writes an instant in a zone, and nothing here computes a
- * fire time. */
+/** States, instants and lengths of time as text. Nothing here computes a fire time. */
 
 /** @typedef {{ glyph: string, word: string, tone: "neutral" | "running" | "succeeded" | "warning" | "failed" | "held" }} Look */
 

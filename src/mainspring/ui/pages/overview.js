@@ -18,7 +18,7 @@ const WIDTH_NAMES = /** @type {Record<string, string>} */ ({ "1h": "5 minutes", 
 const FIRST_STEPS = ["mainspring worker work.py", 'mainspring job add hello --every 30s --command "echo hello"', 'mainspring run submit --command "echo hello"'];
 const FEW = 8;
 const KINDS = 5;
-/** The day ahead begins on a round time, so that equal questions have equal addresses. */
+/** The day ahead begins on a round time: equal questions have equal addresses. */
 const STEP_MS = 300_000;
 const MOST = 10_000;
 

@@ -1,5 +1,4 @@
-/** Time: an instant, always absolute and relative in the zone that the viewer chose; the span that a page shows, kept in the address; and up
- * to when counts are complete. */
+/** Instants in the zone that the viewer chose, the span that a page shows, and up to when counts are complete. */
 import { skew } from "../api.js";
 import { absolute, relative } from "../draw/text.js";
 import { html, signal, useEffect } from "../html.js";
