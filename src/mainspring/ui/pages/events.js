@@ -6,7 +6,7 @@ import { paused, visible } from "../live.js";
 import { readWords, Search } from "../parts/lists.js";
 import { Empty, Head, Trouble } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { When } from "../parts/when.js";
+import { now, When } from "../parts/when.js";
 import { jobNamed, place, to } from "../router.js";
 
 /** @typedef {import("../records.d.ts").Event} StoredEvent */
@@ -14,6 +14,9 @@ import { jobNamed, place, to } from "../router.js";
 const KEPT = 500;
 const FILTERS = ["kind", "job", "task", "run"];
 const AGAIN_MS = 2_000;
+const SPANS_MS = [10_000, 60_000, 600_000];
+/** As many as fill a screen. */
+const ENOUGH = 50;
 
 /** What is wrong stands out; the rest is text.
  * @param {string} kind such as `run.failed` */
@@ -29,6 +32,16 @@ const COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
   { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted" title=${it.reason}>${it.reason}</span>` },
 ];
+
+/** Stored events are read forward from an instant. On a busy system the first of the last hour are old: the shortest span that has enough is read.
+ * @param {Record<string, string>} filter @param {AbortSignal} signal @returns {Promise<any>} */
+async function latest(filter, signal) {
+  for (const span of SPANS_MS) {
+    const found = await get("/v1/events:page", { ...filter, since: new Date(now().getTime() - span).toISOString(), limit: KEPT }, signal);
+    if (found.items.length >= ENOUGH) return found;
+  }
+  return get("/v1/events:page", { ...filter, limit: KEPT }, signal);
+}
 
 /** The last events that are stored, then those to come; behind a broken connection it continues after the last one.
  * @param {Record<string, string>} filter */
@@ -51,7 +64,7 @@ function useEvents(filter) {
       if (last.current.key !== key) {
         setRows(null);
         setWaiting([]);
-        const found = await get("/v1/events:page", { ...filter, limit: KEPT }, abort.signal);
+        const found = await latest(filter, abort.signal);
         setRows([...found.items].reverse());
         last.current = { key, position: found.items[found.items.length - 1]?.position };
       }
