@@ -168,3 +168,12 @@ def test_the_banner_of_pressure_says_what_is_given_up(open_page: OpenPage, stage
     banner = page.get_by_role("status").filter(has_text="Under pressure")
     expect(banner).to_contain_text("Under pressure (1.2): runs of priorities 8 to 10 are skipped.")
     page.unroute_all(behavior="wait")
+
+
+def test_a_long_name_does_not_widen_a_narrow_overview(open_page: OpenPage, stage: Stage) -> None:
+    name = "warehouse.facts.customer_lifetime_value.recompute_for_every_region_and_currency"
+    stage.ask("POST", "/v1/jobs", json={"name": name, "task": "exact", "args": {"number": 1}, "every": "1s"})
+    page = open_page("/", viewport=NARROW)
+    expect(page.locator(".lines").get_by_role("link", name=name)).to_be_visible()
+    assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
+    stage.ask("DELETE", f"/v1/jobs/{name}")
