@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from door import Door, open_door, problem
 
-from mainspring.api.assets import Assets
+from mainspring.api.assets import OVERVIEW, Assets
 
 NEWER = "f" * 20
 REQUESTS_OF_OVERVIEW = 6
@@ -23,7 +23,7 @@ def make_ui(folder: Path) -> Path:
     """A small UI, beside a file that is none of it."""
     ui = folder / "ui"
     (ui / "libraries").mkdir(parents=True)
-    (ui / "index.html").write_text('<html data-base="{{base}}"><script src="{{assets}}/main.js"></script>')
+    (ui / "index.html").write_text('<html data-base="{{base}}">{{preloads}}<script src="{{assets}}/main.js"></script>')
     (ui / "main.js").write_text("export {};\n")
     (ui / "libraries" / "preact.js").write_text("export const h = 1;\n")
     (ui / "package.json").write_text("{}")
@@ -133,6 +133,10 @@ def complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Door]:
         yield door
 
 
+def test_the_files_are_read_before_the_first_viewer_comes(complete: Door) -> None:
+    assert {"files", "digest"} <= set(vars(complete.server.assets))
+
+
 def test_without_its_libraries_the_server_says_what_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ui = make_ui(tmp_path)
     (ui / "libraries" / "preact.js").unlink()
@@ -142,11 +146,14 @@ def test_without_its_libraries_the_server_says_what_to_run(tmp_path: Path, monke
     assert (answer.status_code, "scripts/ui-libraries" in answer.text) == (503, True)
 
 
-def test_the_shell_is_the_same_for_every_page_and_allows_nothing_inline(complete: Door) -> None:
+def test_the_shell_is_the_same_for_every_page_but_the_first_and_allows_nothing_inline(complete: Door) -> None:
     door = complete
-    answers = [door.client().get(path) for path in ("/ui", "/ui/", "/ui/jobs/a", "/ui/runs?ns=x&state=failed")]
-    assert {answer.text for answer in answers} == {answers[0].text}
-    for answer in answers:
+    first = [door.client().get(path) for path in ("/ui", "/ui/", "/ui/?ns=x")]
+    others = [door.client().get(path) for path in ("/ui/jobs/a", "/ui/runs?ns=x&state=failed", "/ui/login")]
+    for answers in (first, others):
+        assert {answer.text for answer in answers} == {answers[0].text}
+    assert first[0].text != others[0].text
+    for answer in (*first, *others):
         assert answer.status_code == 200
         policy = answer.headers["content-security-policy"]
         assert "default-src 'none'" in policy
@@ -176,18 +183,35 @@ def imported(assets: Assets, name: str, seen: list[str] | None = None) -> list[s
     return seen
 
 
-def test_the_shell_preloads_what_every_page_imports() -> None:
+def preloaded(shell: bytes) -> list[str]:
+    """The modules that a shell names, sorted."""
+    return sorted(re.findall(r'rel="modulepreload" href="/ui/assets/\w+/([\w./-]+)"', shell.decode()))
+
+
+def test_the_shell_preloads_what_every_page_imports_and_that_of_the_overview_its_own() -> None:
     assets = Assets()
-    named = re.findall(r'rel="modulepreload" href="/ui/assets/\w+/([\w./-]+)"', assets.shell().decode())
-    assert sorted(named) == sorted(set(imported(assets, "main.js")) - {"main.js"})
+    every = imported(assets, "main.js")
+    assert preloaded(assets.shell()) == sorted(set(every) - {"main.js"})
+    its_own = imported(assets, OVERVIEW, every)
+    assert preloaded(assets.shell("", OVERVIEW)) == sorted(set(its_own) - {"main.js"})
+    assert OVERVIEW in its_own
+
+
+def test_modules_that_import_each_other_are_named_once(tmp_path: Path) -> None:
+    ui = make_ui(tmp_path)
+    (ui / "main.js").write_text('import {\n  a,\n} from "./parts/a.js";\nimport "./libraries/preact.js";\n')
+    (ui / "parts").mkdir()
+    (ui / "parts" / "a.js").write_text('import { h } from "../libraries/preact.js";\nimport { b } from "./b.js";\n')
+    (ui / "parts" / "b.js").write_text('import { a } from "./a.js";\nconst later = () => import("./c.js");\n')
+    assert preloaded(Assets(ui).shell()) == ["libraries/preact.js", "parts/a.js", "parts/b.js"]
 
 
 def test_the_first_page_keeps_its_budget() -> None:
     assets = Assets()
-    files = ["style.css", "theme.js", "icon.svg", *imported(assets, "pages/overview.js", imported(assets, "main.js"))]
+    files = ["style.css", "theme.js", "icon.svg", *imported(assets, OVERVIEW, imported(assets, "main.js"))]
     assert 1 + len(files) + REQUESTS_OF_OVERVIEW <= 26
     sizes = [len(assets.files[name].compressed) + HEADERS_BYTES for name in files]
-    assert sum(sizes) + len(assets.shell()) <= 60_000  # The answers of the API have the rest of 90 kB.
+    assert sum(sizes) + len(assets.shell("", OVERVIEW)) <= 60_000  # The answers of the API have the rest of 90 kB.
     assert sum(len(asset.compressed) for asset in assets.files.values()) <= 170_000
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import posixpath
+import re
 from functools import cached_property
 from hashlib import blake2b
 from html import escape
@@ -19,6 +21,9 @@ TYPES: Final = {
 }
 """The only kinds of files that are served."""
 SHELL: Final = "index.html"
+MAIN: Final = "main.js"
+OVERVIEW: Final = "pages/overview.js"
+_IMPORT: Final = re.compile(rb'^import [^"]*"([^"]+)";', re.MULTILINE)
 MISSING: Final = "The web UI is not installed: run `scripts/ui-libraries`, then start the server again.\n"
 
 
@@ -56,10 +61,28 @@ class Assets:
         """Whether the libraries have been fetched."""
         return any(name.startswith("libraries/") for name in self.files) and (self._folder / SHELL).is_file()
 
-    def shell(self, base_path: str = "") -> bytes:
-        """The page that loads all others."""
+    def imported(self, *names: str) -> list[str]:
+        """These modules and those that they import, in the order in which they are found."""
+        found = dict.fromkeys(names)
+        waiting = list(names)
+        while waiting:
+            name = waiting.pop(0)
+            content = self.files[name].content if name in self.files else b""
+            for other in _IMPORT.findall(content):
+                path = posixpath.normpath(posixpath.join(posixpath.dirname(name), other.decode()))
+                if path not in found:
+                    found[path] = None
+                    waiting.append(path)
+        return list(found)
+
+    def shell(self, base_path: str = "", page: str | None = None) -> bytes:
+        """The page that loads all others. It names every module that `main.js`, and the page that comes first, import:
+        the browser would find them one import after another."""
         text = (self._folder / SHELL).read_text(encoding="utf-8")
         values = {"base": base_path, "version": VERSION, "assets": f"{base_path}/ui/assets/{self.digest}"}
+        modules = [name for name in self.imported(MAIN, *filter(None, [page])) if name != MAIN]
+        links = [f'<link rel="modulepreload" href="{{{{assets}}}}/{name}" />' for name in modules]
+        text = text.replace("{{preloads}}", "\n    ".join(links))
         for name, value in values.items():
             text = text.replace("{{" + name + "}}", escape(value, quote=True))
         return text.encode()

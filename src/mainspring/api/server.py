@@ -77,8 +77,8 @@ class Server:
         self._host, self._port = settings.host, settings.port
         self.context = ApiContext(app, settings, keys, node)
         self.assets = Assets()
-        has_ui = settings.ui and not health_only
-        served = (*endpoints, *pages(self.assets, settings.base_path)) if has_ui else endpoints
+        self._has_ui = settings.ui and not health_only
+        served = (*endpoints, *pages(self.assets, settings.base_path)) if self._has_ui else endpoints
         self.application = Application(self.context, served)
         self._server: uvicorn.Server | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -126,12 +126,17 @@ class Server:
         self._thread = threading.Thread(target=self._run, args=(listener,), name="mainspring-api", daemon=True)
         self._thread.start()
         try:
-            await asyncio.to_thread(self._ready.wait, START_S)
-        except asyncio.CancelledError:
+            await asyncio.gather(asyncio.to_thread(self._ready.wait, START_S), asyncio.to_thread(self._read_assets))
+        except (asyncio.CancelledError, OSError):
             await self.stop()  # Otherwise it would open its app's store again while that is being closed.
             raise
         if self._error is not None:
             raise self._error
+
+    def _read_assets(self) -> None:
+        """Read and compress the files of the UI meanwhile, so that the first viewer does not wait for it."""
+        if self._has_ui:
+            _ = self.assets.digest
 
     def _run(self, listener: socket.socket) -> None:
         try:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final
 
-from mainspring.api.assets import MISSING, Asset, Assets
+from mainspring.api.assets import MISSING, OVERVIEW, Asset, Assets
 from mainspring.api.endpoint import PUBLIC, Endpoint, Request, Response
 from mainspring.api.problems import Problem
 
@@ -31,8 +31,19 @@ class _Pages:
     def _shell(self) -> bytes:
         return self._assets.shell(self._base_path)
 
-    async def get_shell(self, request: Request) -> Response:
-        """The page of the web UI: the same for every path under /ui/."""
+    @cached_property
+    def _shell_of_overview(self) -> bytes:
+        return self._assets.shell(self._base_path, OVERVIEW)
+
+    async def get_overview(self, request: Request) -> Response:
+        """The page of the web UI, which begins with the overview."""
+        return self._respond(lambda: self._shell_of_overview)
+
+    async def get_page(self, request: Request) -> Response:
+        """The page of the web UI, for a path within it: the same for all of them."""
+        return self._respond(lambda: self._shell)
+
+    def _respond(self, shell: Callable[[], bytes]) -> Response:
         if not self._assets.is_complete:
             return Response(503, MISSING.encode(), media_type=TEXT)
         headers = {
@@ -40,11 +51,7 @@ class _Pages:
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cache-Control": "no-cache",
         }
-        return Response(200, self._shell, headers, HTML)
-
-    async def get_page(self, request: Request) -> Response:
-        """The page of the web UI, for a path within it."""
-        return await self.get_shell(request)
+        return Response(200, shell(), headers, HTML)
 
     async def get_asset(self, request: Request) -> Response:
         """A file of the web UI. Under its own digest it may be cached for good; under another one it may not."""
@@ -74,7 +81,7 @@ def pages(assets: Assets, base_path: str = "") -> tuple[Endpoint, ...]:
     """The endpoints of the web UI, whose addresses begin with the base path."""
     served = _Pages(assets, base_path)
     return (
-        Endpoint("GET", "/ui", served.get_shell, PUBLIC, "The web UI.", {200: HTML}, ignores_query=True),
+        Endpoint("GET", "/ui", served.get_overview, PUBLIC, "The web UI.", {200: HTML}, ignores_query=True),
         Endpoint("GET", "/ui/{path*}", served.get_page, PUBLIC, "A page of the web UI.", {200: HTML},
                  ignores_query=True),
         Endpoint("GET", "/ui/assets/{digest}/{file*}", served.get_asset, PUBLIC, "A file of the web UI.",
