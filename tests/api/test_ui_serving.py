@@ -208,7 +208,7 @@ def test_modules_that_import_each_other_are_named_once(tmp_path: Path) -> None:
 
 def test_the_first_page_keeps_its_budget() -> None:
     assets = Assets()
-    files = ["style.css", "theme.js", "icon.svg", *imported(assets, OVERVIEW, imported(assets, "main.js"))]
+    files = ["style.css", "first.js", "icon.svg", *imported(assets, OVERVIEW, imported(assets, "main.js"))]
     assert 1 + len(files) + REQUESTS_OF_OVERVIEW <= 26
     sizes = [len(assets.files[name].compressed) + HEADERS_BYTES for name in files]
     assert sum(sizes) + len(assets.shell("", OVERVIEW)) <= 60_000  # The answers of the API have the rest of 90 kB.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -37,6 +38,8 @@ IS_FOCUS_SEEN = """() => {
   const look = getComputedStyle(at);
   return at === document.body || (look.outlineStyle !== 'none' && parseFloat(look.outlineWidth) >= 2);
 }"""
+QUESTIONS = """path => performance.getEntriesByType("resource")
+  .filter(each => new URL(each.name).pathname === path).map(each => each.startTime)"""
 PLANTED = "<img src=x onerror=\"document.title='planted'\">"
 
 
@@ -159,3 +162,15 @@ def test_the_palette_finds_a_job(open_page: OpenPage) -> None:
     expect(page.get_by_role("option", name="payroll")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="payroll")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["/", "/jobs"])
+def test_the_first_questions_are_asked_before_the_modules_arrive_and_not_again(open_page: OpenPage, path: str) -> None:
+    page = open_page(path)
+    expect(page.locator(".live.on")).to_be_visible()  # News has begun, which makes pages ask again.
+    expect(page.locator("main h1")).to_be_visible()
+    page.wait_for_function("() => performance.now() > 500")
+    assert page.evaluate("early.answers") == {}
+    assert len(page.evaluate(QUESTIONS, "/v1/me")) == 1
+    asked = page.evaluate(QUESTIONS, "/v1/overview")
+    assert all(later - earlier > 900 for earlier, later in itertools.pairwise(asked)), asked
