@@ -12,6 +12,9 @@ export const render = preact.render;
 export const useState = hooks.useState;
 /** @type {(act: Act, on?: unknown[]) => void} */
 export const useEffect = hooks.useEffect;
+/** Like `useEffect`, but before the browser paints: what asks the server does not wait for a frame.
+ * @type {(act: Act, on?: unknown[]) => void} */
+export const useEffectAtOnce = hooks.useLayoutEffect;
 /** @type {<T>(make: () => T, on: unknown[]) => T} */
 export const useMemo = hooks.useMemo;
 /** @type {<T>(first: T) => { current: T }} */

@@ -1,6 +1,6 @@
 /** The page: the caller, the header, and the page that the address names. */
 import { Problem } from "./api.js";
-import { html, render, signal, useEffect, useRef, useState } from "./html.js";
+import { html, render, signal, useEffect, useEffectAtOnce, useRef, useState } from "./html.js";
 import { openPalette } from "./keys.js";
 import { mark, paused, start, version } from "./live.js";
 import { Head, Trouble } from "./parts/page.js";
@@ -136,7 +136,7 @@ function App() {
   const key = found?.load.toString() ?? "";
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const [tries, setTries] = useState(0);
-  useEffect(() => {
+  useEffectAtOnce(() => {
     let current = true;
     setError(null);
     found?.load().then((module) => current && setPage({ key, view: module.default }), (problem) => current && setError(problem));

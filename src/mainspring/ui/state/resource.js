@@ -1,6 +1,6 @@
 /** Data of a page: the old answer stays until the new one has arrived, and an older answer never replaces a newer one. */
 import { get } from "../api.js";
-import { useEffect, useRef, useState } from "../html.js";
+import { useEffect, useEffectAtOnce, useRef, useState } from "../html.js";
 import { changed, paused } from "../live.js";
 
 /** `current` says whether the data answer the present question, and not the one before.
@@ -19,7 +19,7 @@ export function useResource(path, query, concerns, everyMs) {
   const [state, set] = useState({ data: /** @type {any} */ (null), error: /** @type {Error | null} */ (null), loading: true, key: "" });
   const key = path === null ? "" : JSON.stringify([path, query]);
   const ask = useRef(() => {});
-  useEffect(() => {
+  useEffectAtOnce(() => {
     if (path === null) return;
     const abort = new AbortController();
     let isBusy = false;
