@@ -192,6 +192,20 @@ class TestShow:
         assert "Traceback (most recent call last):" in answer.out
         assert f"mainspring run retry {run_id[-8:]}" in answer.err
 
+    @pytest.mark.parametrize("length", [60, 61])
+    def test_a_long_reason_of_the_run_is_said_once(self, cli: Terminal, length: int) -> None:
+        reason = "ValueError: ".ljust(length, "x")
+        run_id = submit(cli)
+        cli.execute(lambda claim: another_try(claim, reason=f"{reason}; retry 1 of 3"))
+        cli.execute(lambda claim: Report(claim.run_id, claim.token, "failed", "failed", reason))
+        shown = "".join(cli("run", "show", run_id).out.split())
+        spaceless = reason.replace(" ", "")
+        is_long = length > 60
+        assert shown.count(spaceless) == (2 if is_long else 3)  # The first attempt's reason is another one.
+        assert ("seeabove" in shown) is is_long
+        reasons = [each["reason"] for each in cli.json("run", "show", run_id)["attempts"]]
+        assert reasons == [f"{reason}; retry 1 of 3", reason]  # Programs get all of them.
+
     def test_of_a_run_that_was_removed_its_firing_is_shown(self, cli: Terminal) -> None:
         cli("job", "add", "nightly", "--task", "encode", "--manual")
         run_id = cli.json("job", "trigger", "nightly")["run_id"]

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
+import asyncio
+import io
 import re
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, cast
 
 import httpx
+import msgspec
 import pytest
+from rich.console import Console, RenderableType
+from rich.live import Live
 
 from cli_work import FILMS, SECRET, Served, Terminal
+from mainspring.cli.opening import Backend
+from mainspring.cli.web.top import _watch as watch
+from mainspring.cli.web.top import draw
+from mainspring.errors import StoreUnavailable
+from mainspring.operations.views.overview_records import Fleet, Overview, RunCounts
 
+AT = datetime(2026, 11, 18, tzinfo=UTC)
 PATIENCE_S = 20.0
 
 
@@ -111,3 +124,66 @@ def test_top_shows_the_overview_once(cli: Terminal, served: Served) -> None:
     for words in ("leader", "none: no node plans firings", "0 of 0 slots", "No scheduler leads", "Next due", "hourly"):
         assert words in shown
     assert cli.json("top")["next"][0]["name"] == "hourly"
+
+
+@pytest.mark.parametrize(("lines", "has_remedy"), [("24", False), ("40", True)])
+def test_top_shows_a_cause_whole_and_its_remedy_in_a_high_terminal(
+    cli: Terminal, monkeypatch: pytest.MonkeyPatch, lines: str, has_remedy: bool
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("LINES", lines)
+    cli("job", "add", "hourly", "--every", "1h", "--task", "encode")
+    words = [f"word{number}" for number in range(20)]
+    cli("job", "pause", "hourly", "--reason", " ".join(words))
+    answer = cli("top", "--once")
+    assert max(map(len, answer.out.splitlines())) <= 80
+    shown = " ".join(answer.out.split())  # As it reads across lines.
+    assert f"hourly It is paused ({' '.join(words)}). · " in shown  # The age, which comes last, follows.
+    assert ("Resume it with mainspring job resume hourly" in shown) is has_remedy
+
+
+def an_overview(**changes: Any) -> Overview:
+    """The overview of an idle namespace."""
+    counts = RunCounts(due=0, blocked=0, later=0, succeeded=0, failed=0, missed=0)
+    fleet = Fleet(active=1, known=1, running=0, slots=4)
+    found = Overview(
+        at=AT, leader=None, workers=fleet, counts=counts, oldest_due=None, attention=[], running=[], next=[]
+    )
+    return msgspec.structs.replace(found, **changes)
+
+
+def printed(shown: RenderableType) -> str:
+    console = Console(width=100, record=True, file=io.StringIO())
+    console.print(shown)
+    return console.export_text()
+
+
+def test_top_says_under_which_pressure_the_namespace_is_and_what_is_given_up() -> None:
+    pressed = an_overview(degradation="shedding", pressure=1.2, given_up="runs of priorities 8 to 10 are skipped")
+    assert "pressure" not in printed(draw(an_overview(), rows=8))
+    assert "shedding (1.2): runs of priorities 8 to 10 are skipped" in printed(draw(pressed, rows=8))
+
+
+class _Away:
+    """A scheduler that answers once, then not, and then the user ends it."""
+
+    def __init__(self) -> None:
+        self._asked = 0
+
+    async def overview(self) -> Overview:
+        self._asked += 1
+        if self._asked == 2:
+            raise StoreUnavailable("the database is away")
+        if self._asked == 3:
+            raise KeyboardInterrupt
+        return an_overview()
+
+
+def test_an_outage_does_not_end_top(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[str] = []
+    monkeypatch.setattr(Live, "update", lambda _, renderable: shown.append(printed(renderable)))
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(watch(cast("Backend", _Away()), 0.001, 8))
+    (during,) = shown
+    assert f"no answer since {AT.astimezone():%H:%M:%S}" in during
+    assert "1 of 1" in during  # What was known stays.
