@@ -30,6 +30,9 @@ class OverviewStore(Protocol):
     async def count_matching(self, where: RunFilter) -> int:
         """How many runs `list_runs` would give: counted up to the limit of the filter."""
 
+    async def count_each(self, filters: Sequence[RunFilter]) -> list[int]:
+        """The same for several filters, in their order and as of one instant. It costs less than one after another."""
+
     async def missed_firings(self, namespace: str, since: Instant, limit: int) -> list[tuple[str, Firing]]:
         """The instants of a namespace's jobs that were recorded as missed since an instant, newest first, each with the
         name of its job; among the latest `limit` rows of the ledger that have no run."""

@@ -80,6 +80,7 @@ class StoreLayer:
         self.list_runs = self._pass(store.list_runs)
         self.count_runs = self._pass(store.count_runs)
         self.count_matching = self._pass(store.count_matching)
+        self.count_each = self._pass(store.count_each)
         self.list_attempts = self._pass(store.list_attempts)
         self.list_logs = self._pass(store.list_logs)
         self.count_logs = self._pass(store.count_logs)

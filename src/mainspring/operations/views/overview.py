@@ -59,7 +59,7 @@ class Overview:
         # Four questions at a time: one after the other, the answer takes as long as all of them together.
         (
             (crowd, leader, is_led),
-            (missed, failed, troubled),
+            (missed, troubled),
             counted,
             (backlog, pending, queues, paused, running, upcoming),
         ) = await asyncio.gather(
@@ -80,7 +80,7 @@ class Overview:
             at=moment(store.now()),
             leader=leader,
             workers=_workers(crowd),
-            counts=_counts({**counted, FAILED: failed}, backlog, missed),
+            counts=_counts(counted, backlog, missed),
             oldest_due=moment_or_none(min((each.oldest_at for each in backlog), default=None)),
             attention=sorted(attention, key=lambda each: _STRENGTH.index(each.kind)),
             running=[run_row(run, read) for run in running],
@@ -92,15 +92,11 @@ class Overview:
         crowd, leader = await look_around(self._context, self._context.namespace), await self._leader(store)
         return crowd, leader, leader is not None or await self._is_led_by_all(store)
 
-    async def _trouble(self, store: Store) -> tuple[Missed, int, Sequence[overview_records.Attention]]:
-        """The instants that were missed in the last day, how many runs failed, and the jobs that are in trouble."""
+    async def _trouble(self, store: Store) -> tuple[Missed, Sequence[overview_records.Attention]]:
+        """The instants that were missed in the last day, and the jobs that are in trouble."""
         missed = await store.missed_firings(self._context.namespace, store.now() - DAY, MOST_COUNTED)
-        newest = self._of_last_day(store, FAILED, MOST_LOOKED_AT)
-        failed = await store.list_runs(newest)
-        count = len(failed)
-        if count == newest.limit:
-            count = await store.count_matching(self._of_last_day(store, FAILED, MOST_COUNTED))
-        return missed, count, await self._troubled_jobs(store, missed, failed)
+        failed = await store.list_runs(self._of_last_day(store, FAILED, MOST_LOOKED_AT))
+        return missed, await self._troubled_jobs(store, missed, failed)
 
     async def _waiting(self, store: Store) -> _Waiting:
         """What is due, which queues and jobs are paused, what runs, and what comes next."""
@@ -129,11 +125,12 @@ class Overview:
         return any(node.is_alive(store.now()) and node.coordination != "leader" for node in await store.nodes())
 
     async def _counted(self, store: Store) -> dict[State, int]:
-        """Runs by state: unfinished ones, and those that succeeded in the last day."""
+        """Runs by state: those that wait, and those that succeeded or failed in the last day."""
         waiting: tuple[State, ...] = (BLOCKED, PENDING)
+        ended: tuple[State, ...] = (SUCCEEDED, FAILED)
         filters = [RunFilter(self._context.namespace, (state,), limit=MOST_COUNTED) for state in waiting]
-        filters.append(self._of_last_day(store, SUCCEEDED, MOST_COUNTED))
-        return {where.states[0]: await store.count_matching(where) for where in filters}
+        filters += [self._of_last_day(store, state, MOST_COUNTED) for state in ended]
+        return dict(zip((*waiting, *ended), await store.count_each(filters), strict=True))
 
     def _of_last_day(self, store: Store, state: State, limit: int) -> RunFilter:
         return RunFilter(self._context.namespace, (state,), limit=limit, since=encode_time(store.now() - DAY))

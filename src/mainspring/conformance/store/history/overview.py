@@ -27,7 +27,7 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, Instant
 from mainspring.core.model import Claim, Gate, JobPolicy, KeptOptions, Report, Run
 from mainspring.core.schedules.triggers import EveryTrigger
-from mainspring.core.states import CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
+from mainspring.core.states import BLOCKED, CANCELLED, FAILED, PENDING, RUNNING, SUCCEEDED
 from mainspring.errors import NotFound
 from mainspring.store import JobOrder, RunFilter, Store
 from mainspring.testing.clock import ManualClock
@@ -135,6 +135,9 @@ class OverviewSuite:
                         where = RunFilter("default", states, limit=limit, queue=queue, since=first)
                         assert await store.count_matching(where) == len(await store.list_runs(where)), where
         assert await store.count_matching(RunFilter("default", (PENDING, RUNNING))) == 4
+        filters = [RunFilter("default", (state,), limit=2) for state in (PENDING, RUNNING, FAILED, BLOCKED)]
+        assert await store.count_each(filters) == [await store.count_matching(where) for where in filters]
+        assert await store.count_each([]) == []
         assert await store.count_matching(RunFilter("default", (FAILED,), since=since)) == 0
 
     async def test_runs_are_listed_and_counted_by_region_whatever_else_is_asked(

@@ -82,8 +82,13 @@ class Runs:
         return await self._db.read(lambda tx: _list_runs(tx, where), consistent=True)
 
     async def count_matching(self, where: RunFilter) -> int:
-        rows = await self._db.read(lambda tx: _list_rows(tx, where, _COUNTS), consistent=True)
-        return min(sum(int(row[0]) for row in rows), where.limit)
+        return await self._db.read(lambda tx: _count_matching(tx, where), consistent=True)
+
+    async def count_each(self, filters: Sequence[RunFilter]) -> list[int]:
+        async def work(tx: Transaction) -> list[int]:
+            return [await _count_matching(tx, where) for where in filters]
+
+        return await self._db.read(work, consistent=True)
 
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.read(lambda tx: tx.fetch(_Q["attempts"], run_id, not_before([run_id], tx.now)))
@@ -121,6 +126,11 @@ async def _list_runs(tx: Transaction, where: RunFilter) -> list[Run]:
     rows = await _list_rows(tx, where, _Q)
     rows.sort(key=lambda row: str(row[0]), reverse=True)
     return [run_of(row) for row in rows[: where.limit]]
+
+
+async def _count_matching(tx: Transaction, where: RunFilter) -> int:
+    rows = await _list_rows(tx, where, _COUNTS)
+    return min(sum(int(row[0]) for row in rows), where.limit)
 
 
 async def _list_rows(tx: Transaction, where: RunFilter, queries: Mapping[str, str]) -> list[Record]:

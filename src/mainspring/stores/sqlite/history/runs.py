@@ -98,6 +98,9 @@ class Runs:
     async def count_matching(self, where: RunFilter) -> int:
         return await self._db.look_back(lambda tx: _count_matching(tx, where))
 
+    async def count_each(self, filters: Sequence[RunFilter]) -> list[int]:
+        return await self._db.look_back(lambda tx: [_count_matching(tx, where) for where in filters])
+
     async def list_attempts(self, run_id: str) -> list[Attempt]:
         rows = await self._db.look_back(lambda tx: tx.execute(_Q["attempts"], (run_id,)).fetchall())
         return [Attempt(*row) for row in rows]
