@@ -14,8 +14,7 @@
   const headers = { "Mainspring-UI": "1", ...(namespace ? { "Mainspring-Namespace": namespace } : {}) };
   const ask = (/** @type {string} */ path) => fetch(`${root.dataset.base ?? ""}${path}`, { headers });
   const sent = Date.now();
-  const me = ask("/v1/me");
-  const overview = me.then((response) => (response.ok ? ask("/v1/overview") : response));
+  const [me, overview] = [ask("/v1/me"), ask("/v1/overview")];  // At once: while modules run, no answer can cause another question.
   for (const answer of [me, overview]) answer.catch(() => {});  // What needs the answer asks again, and reports a failure.
   /** @type {any} */ (globalThis).early = { namespace, sent, answers: { "/v1/me": me, "/v1/overview": overview } };
 })();

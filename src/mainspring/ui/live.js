@@ -21,6 +21,9 @@ const LONGEST_PAUSE_MS = 30_000;
 /** A stream begins with a line at once, and has one at least every 15 s. */
 const OPEN_MS = 4_000;
 const SILENT_MS = 40_000;
+/** What a page asked while its first stream began may lack a change of that moment. It is asked again after this time, and not while the page is
+ * being loaded. */
+const SETTLED_MS = 3_000;
 
 /** @param {string} state */
 function set(state) {
@@ -53,6 +56,7 @@ async function listen(mine) {
   abort = new AbortController();
   const own = abort;
   let began = false;
+  let isOpening = isFirst;
   let limit = setTimeout(() => own.abort(), OPEN_MS);
   const heard = () => {
     clearTimeout(limit);
@@ -65,7 +69,11 @@ async function listen(mine) {
     began = true;
   };
   try {
-    await stream("/v1/live", {}, own.signal, (event) => publish(event.data), heard);
+    await stream("/v1/live", {}, own.signal, (event) => {
+      if (isOpening) setTimeout(refresh, SETTLED_MS);
+      else publish(event.data);
+      isOpening = false;
+    }, heard);
   } catch (error) {
     if (error instanceof Problem && error.status === 401) throw error;
   } finally {

@@ -6,8 +6,6 @@ import { place } from "../router.js";
 import { me } from "./me.js";
 
 const CLOSELY_MS = 2_000;
-/** The server gives the same answer for a second: news within this time after a question cause the next one at its end. */
-const SHARED_MS = 1_000;
 /** How old the answer may be on pages that show a part of it. */
 const OLDEST_MS = 4_500;
 /** A request that takes longer has failed. */
@@ -50,13 +48,6 @@ async function ask() {
   if (isStale || asking !== namespace) ask();
 }
 
-let timer = 0;
-
-function askSoon() {
-  clearTimeout(timer);
-  timer = setTimeout(ask, Math.max(asked + SHARED_MS - performance.now(), 0));
-}
-
 /** All of it, for a page that shows it as it changes. */
 export function useStanding() {
   useEffect(() => {
@@ -68,7 +59,8 @@ export function useStanding() {
 
 setInterval(() => document.hidden || paused.value || (!watchers && performance.now() - asked < OLDEST_MS) || ask(), CLOSELY_MS);
 me.subscribe(() => void ask());
-changed.subscribe((news) => void (news && watchers && askSoon()));
+// News cause no question besides those that the timer asks anyway, unless it stood still: in a hidden tab, or while the page was paused.
+changed.subscribe((news) => void (news && watchers && performance.now() - asked > CLOSELY_MS && ask()));
 let namespace = place.value.query.get("ns");
 place.subscribe((now) => {
   if (now.query.get("ns") === namespace) return;
