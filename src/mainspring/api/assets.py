@@ -89,6 +89,10 @@ class Assets:
 
 
 def _read(path: Path) -> Asset:
-    content = path.read_bytes()
+    return packed(path.read_bytes(), TYPES[path.suffix])
+
+
+def packed(content: bytes, media_type: str) -> Asset:
+    """Content with its compressed form, so that no request compresses it."""
     etag = f'"{blake2b(content, digest_size=10).hexdigest()}"'
-    return Asset(content, gzip.compress(content, mtime=0), TYPES[path.suffix], etag)
+    return Asset(content, gzip.compress(content, mtime=0), media_type, etag)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Final
 
-from mainspring.api.assets import MISSING, OVERVIEW, Asset, Assets
+from mainspring.api.assets import MISSING, OVERVIEW, Asset, Assets, packed
 from mainspring.api.endpoint import PUBLIC, Endpoint, Request, Response
 from mainspring.api.problems import Problem
 
@@ -28,30 +28,31 @@ class _Pages:
         self._base_path = base_path
 
     @cached_property
-    def _shell(self) -> bytes:
-        return self._assets.shell(self._base_path)
+    def _shell(self) -> Asset:
+        return packed(self._assets.shell(self._base_path), HTML)
 
     @cached_property
-    def _shell_of_overview(self) -> bytes:
-        return self._assets.shell(self._base_path, OVERVIEW)
+    def _shell_of_overview(self) -> Asset:
+        return packed(self._assets.shell(self._base_path, OVERVIEW), HTML)
 
     async def get_overview(self, request: Request) -> Response:
         """The page of the web UI, which begins with the overview."""
-        return self._respond(lambda: self._shell_of_overview)
+        return self._respond(request, lambda: self._shell_of_overview)
 
     async def get_page(self, request: Request) -> Response:
         """The page of the web UI, for a path within it: the same for all of them."""
-        return self._respond(lambda: self._shell)
+        return self._respond(request, lambda: self._shell)
 
-    def _respond(self, shell: Callable[[], bytes]) -> Response:
+    def _respond(self, request: Request, shell: Callable[[], Asset]) -> Response:
         if not self._assets.is_complete:
             return Response(503, MISSING.encode(), media_type=TEXT)
         headers = {
             "Content-Security-Policy": POLICY,
             "Cross-Origin-Opener-Policy": "same-origin",
             "Cache-Control": "no-cache",
+            "Vary": "Accept-Encoding",
         }
-        return Response(200, shell(), headers, HTML)
+        return _encoded(shell(), headers, request.headers)
 
     async def get_asset(self, request: Request) -> Response:
         """A file of the web UI. Under its own digest it may be cached for good; under another one it may not."""
