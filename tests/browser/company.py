@@ -10,8 +10,8 @@ app = make_app(Random(3), 0)
 
 
 @app.task(name="chatter")
-async def chatter(lines: int) -> int:
-    """Write many lines."""
+def chatter(lines: int) -> int:
+    """Write many lines, in a thread: a report of a blocked loop would be among them."""
     for number in range(lines):
         print(f"line {number + 1}")
     return lines
