@@ -8,11 +8,13 @@ import json
 import os
 import shutil
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
-from contextlib import suppress
+import time
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -22,12 +24,14 @@ from mainspring.core.model import NewRun
 from mainspring.errors import StoreFailed, StoreUnavailable
 from mainspring.process.ids import IdSource
 from mainspring.store import RunFilter
-from mainspring.stores.sqlite.file.unsynced import mark
+from mainspring.stores.sqlite.file.connection import connect
+from mainspring.stores.sqlite.file.unsynced import let_go, mark
 from mainspring.stores.sqlite.store import SqliteStore
 
 CLOCK = SystemClock()
 IDS = IdSource(CLOCK)
 BLOCK = 4096
+PATIENCE_S = 60.0
 
 
 def a_run() -> NewRun:
@@ -107,7 +111,8 @@ async def submit(store: SqliteStore, count: int) -> set[str]:
 
 async def open_again(path: str) -> SqliteStore:
     """When the process that failed has let go of the file."""
-    for _ in range(100):
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
         with suppress(StoreUnavailable):
             return SqliteStore(path, CLOCK)
         await asyncio.sleep(0.02)
@@ -157,6 +162,16 @@ async def test_another_process_that_has_the_file_open_stops_as_well(disk: Disk) 
     assert await submit(store, 2) <= await disk.after_a_power_cut()
     for each in (ours, theirs, store):
         await each.close()
+
+
+def test_a_process_lets_go_of_the_file_though_another_writes_at_that_moment(disk: Disk) -> None:
+    asyncio.run(SqliteStore(disk.path, CLOCK).close())
+    writer, reader = connect(disk.path), connect(disk.path)
+    writer.execute("PRAGMA busy_timeout = 0")  # As every writer has it.
+    with closing(sqlite3.connect(disk.path, isolation_level=None, check_same_thread=False)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        threading.Timer(0.2, other.execute, ["ROLLBACK"]).start()
+        assert let_go(writer, reader, disk.path)
 
 
 async def test_a_disk_that_still_fails_is_not_used(disk: Disk) -> None:

@@ -15,6 +15,7 @@ import sqlite3
 from contextlib import suppress
 
 from mainspring.errors import StoreFailed, StoreUnavailable
+from mainspring.stores.sqlite.file.connection import begin
 
 log = logging.getLogger("mainspring")
 
@@ -106,7 +107,7 @@ def let_go(writer: sqlite3.Connection, reader: sqlite3.Connection, path: str) ->
     otherwise any other connection has to be abandoned, too."""
     try:
         if not writer.in_transaction:
-            writer.execute("BEGIN IMMEDIATE")
+            begin(writer)  # Another process that stops using the file may write the log at this moment.
         rewrite_log(path)
         writer.execute("ROLLBACK")
     except (OSError, sqlite3.Error):
