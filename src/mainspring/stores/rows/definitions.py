@@ -11,7 +11,15 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
 from mainspring.core.planning.declaring import compare, differs, upstream_names
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
-from mainspring.core.planning.revision import MOST_RECONSIDERED, Revision, begin, reconsider_some, revise, set_paused
+from mainspring.core.planning.revision import (
+    MOST_RECONSIDERED,
+    Revision,
+    begin,
+    mark,
+    reconsider_some,
+    revise,
+    set_paused,
+)
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.core.schedules.triggers import check_not_past
@@ -81,12 +89,8 @@ class StoredJobs(ABC, Generic[Tx]):
         """Store new jobs and changed ones, and let planners know."""
 
     @abstractmethod
-    async def _save_paused(self, tx: Tx, jobs: Sequence[Job]) -> None:
-        """Store that jobs are paused or resumed, and let planners know."""
-
-    @abstractmethod
-    async def _postpone(self, tx: Tx, ids: Sequence[str]) -> None:
-        """Mark jobs as due soon (`revision.mark`), so that planners find when they are due, and let planners know."""
+    async def _mark_changed(self, tx: Tx, ids: Sequence[str]) -> None:
+        """Let planners know that stored jobs have changed."""
 
     @abstractmethod
     async def _record(self, tx: Tx, entries: Sequence[Entry]) -> list[Recorded]:
@@ -196,7 +200,9 @@ class StoredJobs(ABC, Generic[Tx]):
         found = [(job, set_paused(job, tx.now, calendars, reason, paused=paused)) for job in held]
         if changes := [(old, new) for old, new in found if new is not None]:
             switched = [new.job for _, new in changes]
-            await self._save_paused(tx, switched)
+            rows = [(job.id, job.paused_at, job.paused_why, job.next_fire_at) for job in switched]
+            await tx.many(self._jobs["set_paused"], rows)
+            await self._mark_changed(tx, [job.id for job in switched])
             await self._record(tx, [Entry(old, new.passed_over, "scheduled") for old, new in changes])
             kind = "job.paused" if paused else "job.resumed"
             tx.events += [job_event(kind, job, tx.now, reason) for job in switched]
@@ -249,8 +255,10 @@ class StoredJobs(ABC, Generic[Tx]):
         done = reconsider_some(jobs, tx.now, {**calendars, calendar.name: calendar})
         if done:
             await self._save(tx, [], done)
-        if left := set(ids) - {job.id for job in done}:
-            await self._postpone(tx, sorted(left))
+        if left := sorted(set(ids) - {job.id for job in done}):
+            # They are marked as due soon, so that planners find when they are due.
+            await tx.run(self._jobs["postpone"], tx.list_of(left), mark(tx.now), tx.now)
+            await self._mark_changed(tx, left)
         tx.events += [job_event("job.updated", job, tx.now, f"calendar {calendar.name} was saved") for job in done]
 
 

@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from mainspring.core.model import Job
 from mainspring.core.planning.plans import PlannedFiring
-from mainspring.core.planning.revision import mark
 from mainspring.core.planning.zone_data import STEP, ZoneRecord, ZoneStep, encode_record, move, read_record, take_up
 from mainspring.core.runs.outcome import Next
 from mainspring.store import Audit
@@ -61,12 +60,7 @@ class Jobs(StoredJobs[Transaction]):
         await _revise(tx, revised)
         await mark_changed(tx, [job.id for job in (*created, *revised)])
 
-    async def _save_paused(self, tx: Transaction, jobs: Sequence[Job]) -> None:
-        await tx.many(_Q["set_paused"], [(job.id, job.paused_at, job.paused_why, job.next_fire_at) for job in jobs])
-        await mark_changed(tx, [job.id for job in jobs])
-
-    async def _postpone(self, tx: Transaction, ids: Sequence[str]) -> None:
-        await tx.run(_Q["postpone"], ids, mark(tx.now), tx.now)
+    async def _mark_changed(self, tx: Transaction, ids: Sequence[str]) -> None:
         await mark_changed(tx, ids)
 
     async def _record(self, tx: Transaction, entries: Sequence[Entry]) -> list[Recorded]:

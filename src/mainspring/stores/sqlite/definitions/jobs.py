@@ -7,7 +7,6 @@ from typing import TypeVar
 
 from mainspring.core.model import Job
 from mainspring.core.planning.plans import PlannedFiring
-from mainspring.core.planning.revision import mark
 from mainspring.core.planning.zone_data import STEP, ZoneRecord, ZoneStep, encode_record, move, read_record, take_up
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar
@@ -61,13 +60,8 @@ class Jobs(StoredJobs[Transaction]):
         tx.executemany(_Q["revise"], [job_values(job) | {"changed": change} for job in revised])
         tx.changed = True
 
-    async def _save_paused(self, tx: Transaction, jobs: Sequence[Job]) -> None:
-        change = _next_change(tx)
-        tx.executemany(_Q["set_paused"], [job_values(job) | {"changed": change} for job in jobs])
-        tx.changed = True
-
-    async def _postpone(self, tx: Transaction, ids: Sequence[str]) -> None:
-        tx.execute(_Q["postpone"], (to_json(ids), mark(tx.now), tx.now, _next_change(tx)))
+    async def _mark_changed(self, tx: Transaction, ids: Sequence[str]) -> None:
+        tx.execute(_Q["mark_changed"], (to_json(ids), _next_change(tx)))
         tx.changed = True
 
     async def _record(self, tx: Transaction, entries: Sequence[Entry]) -> list[Recorded]:

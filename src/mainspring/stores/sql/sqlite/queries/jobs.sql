@@ -91,8 +91,7 @@ UPDATE jobs SET task = :task, args = :args, queue = :queue, priority = :priority
 WHERE id = :id AND version = :version - 1;
 
 -- set_paused: stop firing, or fire again
-UPDATE jobs SET paused_at = :paused_at, paused_why = :paused_why, next_fire_at = :next_fire_at, changed = :changed
-WHERE id = :id AND (paused_at IS NULL) <> (:paused_at IS NULL);
+UPDATE jobs SET paused_at = ?2, paused_why = ?3, next_fire_at = ?4 WHERE id = ?1 AND (paused_at IS NULL) <> (?2 IS NULL);
 
 -- fired_ahead: runs of jobs that were fired for instants to come, and wait for them
 SELECT id FROM runs INDEXED BY runs_of_job
@@ -103,6 +102,9 @@ DELETE FROM jobs WHERE id = ?;
 
 -- next_change: number an edit
 UPDATE counters SET value = value + 1 WHERE name = 'job_changes' RETURNING value;
+
+-- mark_changed: number a change of these jobs
+UPDATE jobs SET changed = ?2 WHERE id IN (SELECT value FROM json_each(?1));
 
 -- newest_change: the number of the newest edit
 SELECT value FROM counters WHERE name = 'job_changes';
@@ -143,7 +145,7 @@ DELETE FROM calendars WHERE namespace = ? AND name = ?;
 SELECT id, json_extract(policy, '$.calendars'), name FROM jobs WHERE namespace = ? AND json_extract(policy, '$.calendars') IS NOT NULL;
 
 -- postpone: let planners find the next fire times of jobs whose calendar has changed
-UPDATE jobs SET next_fire_at = CASE WHEN next_fire_at <= ?3 THEN next_fire_at ELSE ?2 END, version = version + 1, changed = ?4
+UPDATE jobs SET next_fire_at = CASE WHEN next_fire_at <= ?3 THEN next_fire_at ELSE ?2 END, version = version + 1
 WHERE id IN (SELECT value FROM json_each(?1)) AND json_extract("trigger", '$.kind') NOT IN ('after', 'manual');
 
 -- zones: with which zone data fire times are computed: see `core.planning.zone_data`
