@@ -21,7 +21,7 @@ from mainspring.errors import MainspringError
 from mainspring.ops.drill.archive import due, keep, kept
 from mainspring.ops.drill.checklist import BETWEEN, Check, CheckFailed, Checklist, Report
 from mainspring.ops.drill.site import CommandSite, join_hosts, wait_until
-from mainspring.ops.drill.traffic import compare, pick
+from mainspring.ops.drill.traffic import Sample, compare, pick
 from mainspring.testing.servers.postgres import Postgres
 from mainspring.testing.servers.process import free_port
 from mainspring.testing.servers.redis import RedisServer
@@ -209,6 +209,21 @@ def test_a_line_that_fails_does_not_end_the_drill() -> None:
 def test_a_missing_run_and_one_that_changed_after_its_end_are_found() -> None:
     before = {"a": "succeeded", "b": "failed", "c": "pending", "d": "running"}
     assert compare(before, {"a": "succeeded", "b": "succeeded", "c": "running"}) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("after", "is_back"),
+    [
+        ({}, True),
+        ({"rate": 401.0, "p99_ms": 999.0, "errors": 1}, True),
+        ({"rate": 399.0}, False),
+        ({"p99_ms": 1_001.0}, False),
+        ({"errors": 2}, False),
+    ],
+)
+def test_traffic_is_back_if_it_is_nearly_as_quick_as_before(after: dict[str, float], is_back: bool) -> None:
+    before = Sample(100, [], 0, p50_ms=2.0, p99_ms=18.0, rate=2_000.0)
+    assert msgspec.structs.replace(before, **after).is_back(before) is is_back
 
 
 def test_the_next_drill_is_due_a_quarter_after_the_last_that_passed(tmp_path: Path) -> None:

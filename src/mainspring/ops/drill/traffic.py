@@ -24,6 +24,10 @@ PACE_S = 0.05
 END_S = 120.0
 """How long a sample may take to be executed."""
 LOOK_S = 0.1
+SLOWER = 5.0
+"""Traffic is back if its rate is no lower than by this factor, and the 99th percentile of its latency no higher."""
+QUICK_MS = 1_000.0
+"""Latency that is good whatever it was before: a standby has cold caches."""
 
 _COUNTS = """
 SELECT (SELECT count(*) FROM mainspring.jobs WHERE created_at <= {until}) AS jobs,
@@ -91,6 +95,16 @@ class Sample(msgspec.Struct):
     def success(self) -> float:
         """The share that was accepted."""
         return len(self.ids) / self.asked
+
+    def is_back(self, before: Sample) -> bool:
+        """Whether traffic is as it was before a failure."""
+        is_quick = self.p99_ms <= max(before.p99_ms * SLOWER, QUICK_MS) and self.rate >= before.rate / SLOWER
+        return is_quick and self.errors <= before.errors + self.asked // 100
+
+    def beside(self, before: Sample) -> str:
+        """It and what was before, for people."""
+        rates = f"{self.rate:.0f}/s, was {before.rate:.0f}/s"
+        return f"{rates}; p99 {self.p99_ms:.0f} ms, was {before.p99_ms:.0f} ms; {self.errors} errors"
 
 
 class Memory(msgspec.Struct):
