@@ -55,11 +55,10 @@ LONGEST_GAP_S = 40.0
 """Between two writes of firings. On a calm machine a cut-off leader costs up to 7 s, on Kubernetes 13 s."""
 OPEN = """
 SELECT count(*) FROM pg_stat_activity
-WHERE datname = current_database() AND backend_type = 'client backend'
-  AND xact_start < clock_timestamp() - interval '200 ms'
+WHERE datname = current_database() AND client_port = ANY ('{{{ports}}}') AND xact_start IS NOT NULL
 """
-"""Transactions that began before a process was stopped, 300 ms ago. Not only idle ones: on a loaded machine the server
-may still execute the statement of a stopped process, and its transaction stays open after that, with its locks."""
+"""Transactions of a process. Not only idle ones: on a loaded machine the server may still execute the statement of a
+process that was stopped, and its transaction stays open after that, with its locks."""
 
 
 class Stage:
@@ -153,7 +152,8 @@ class Stage:
         for _ in range(50):
             os.kill(pid, signal.SIGSTOP)
             time.sleep(0.3)
-            if self.ask(OPEN) == 0:
+            ports = ",".join(map(str, self.to_store[pid].own_ports()))
+            if self.ask(OPEN.format(ports=ports)) == 0:
                 return
             os.kill(pid, signal.SIGCONT)
         raise AssertionError("the process is in a transaction whenever it is stopped")

@@ -9,7 +9,7 @@ import asyncio
 import socket
 import struct
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
 from random import Random
@@ -40,7 +40,6 @@ class Proxy:
         self._links: set[_Link] = set()
         self._serving: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server | None = None
-        """How many were cut so far."""
         self.commit_loss = 0.0
         """How likely a commit is cut."""
         self.marked: tuple[bytes, Cut] | None = None
@@ -99,6 +98,14 @@ class Proxy:
 
         self._loop.call_soon_threadsafe(let_pass)
 
+    def own_ports(self) -> Collection[int]:
+        """Its own port of each connection to the server, by which the server knows it; without those that stay dumb."""
+
+        async def look() -> list[int]:
+            return [link.own_port for link in self._links if not link.dumb]
+
+        return self._there(look()).result(10)
+
     def _there(self, work: Coroutine[Any, Any, T]) -> Future[T]:
         return asyncio.run_coroutine_threadsafe(work, self._loop)
 
@@ -150,6 +157,7 @@ class _Link:
         self._proxy = proxy
         self._client = client
         self._server = server
+        self.own_port: int = server[1].get_extra_info("sockname")[1]
         self._idle = False
         self._doomed = False
         self._marked = False
