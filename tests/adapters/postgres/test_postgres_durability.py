@@ -75,13 +75,13 @@ async def test_the_listener_hears_of_a_submission_that_can_be_claimed_before_it_
     run = a_run(CLOCK)
     admin = await asyncpg.connect(server.url)
     try:
-        await confirmed_by(admin, "nobody")
+        await confirmed_by(server, admin, "nobody")
         submitting = asyncio.ensure_future(store.submit([run]))
         assert await asyncio.wait_for(heard.get(), 20) == [run]
         assert not submitting.done()
         assert (await store.get_run("default", run.id)).state == "pending"
     finally:
-        await confirmed_by(admin, "")
+        await confirmed_by(server, admin, "")
         await admin.close()
     assert await asyncio.wait_for(submitting, 20) == [run.id]
     assert heard.empty()
@@ -93,7 +93,7 @@ async def test_a_write_that_need_not_be_durable_waits_for_no_disk(server: Postgr
     lone, *some = (a_run(CLOCK, priority=1) for _ in range(3))
     admin = await asyncpg.connect(server.url)
     try:
-        await confirmed_by(admin, "nobody")
+        await confirmed_by(server, admin, "nobody")
         async with asyncio.timeout(20):
             await hasty.submit([lone])
             await hasty.submit(some)
@@ -101,18 +101,35 @@ async def test_a_write_that_need_not_be_durable_waits_for_no_disk(server: Postgr
             assert {claim.run_id for claim in claims} == {run.id for run in (lone, *some)}
             assert await hasty.report([success(claim) for claim in claims]) == ["accepted"] * 3
     finally:
-        await confirmed_by(admin, "")
+        await confirmed_by(server, admin, "")
         await admin.close()
         await hasty.close()
 
 
-async def confirmed_by(admin: asyncpg.Connection, stand_by: str) -> None:
-    """The standby that has to confirm each commit; returns once the server applies it."""
+async def confirmed_by(server: Postgres, admin: asyncpg.Connection, stand_by: str) -> None:
+    """The standby that has to confirm each commit; returns once commits wait for it, or no longer do."""
     await admin.execute(f"ALTER SYSTEM SET synchronous_standby_names = '{stand_by}'")
     await admin.execute("SELECT pg_reload_conf()")
     async with asyncio.timeout(20):
-        while await admin.fetchval("SHOW synchronous_standby_names") != stand_by:
+        # A session reads the setting before the process that makes commits wait does.
+        while await commits_wait(server, admin) != bool(stand_by):
             await asyncio.sleep(0.01)
+
+
+async def commits_wait(server: Postgres, admin: asyncpg.Connection) -> bool:
+    """Whether a commit waits for a standby. Then it is given up: the server keeps it, but a caller would not know."""
+    other = await asyncpg.connect(server.url)
+    try:
+        committing = asyncio.ensure_future(other.execute("SELECT pg_logical_emit_message(true, 'a commit', '')"))
+        waits = "SELECT wait_event = 'SyncRep' AND pg_cancel_backend(pid) FROM pg_stat_activity WHERE pid = $1"
+        waited = False
+        while not committing.done():
+            waited = waited or bool(await admin.fetchval(waits, other.get_server_pid()))
+            await asyncio.sleep(0.005)
+        await committing
+        return waited
+    finally:
+        await other.close()
 
 
 async def test_a_lone_submission_that_the_listener_heard_of_and_that_was_answered_is_there(
