@@ -16,7 +16,7 @@ import click
 import pytest
 
 from cli_work import FILMS, Terminal
-from mainspring.cli.lazy import Errand, LazyGroup
+from mainspring.cli.lazy import LazyGroup, RemoteVerb
 from mainspring.cli.main import cli as root
 from mainspring.cli.output.errors import explain
 from mainspring.cli.session import LOCAL, Session
@@ -392,6 +392,6 @@ class TestHints:
             for name in path:
                 assert isinstance(command, LazyGroup)
                 command = command.get_command(click.Context(root), name)
-            if isinstance(command, Errand):
+            if isinstance(command, RemoteVerb):
                 takes_server.add(path[0])
         assert takes_server == set(root.entries) - LOCAL

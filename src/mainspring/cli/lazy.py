@@ -114,7 +114,7 @@ class Verb(click.Command):
         super().__init__(name, **words)
 
 
-class Errand(Verb):
+class RemoteVerb(Verb):
     """A command that can as well be sent to a server."""
 
     def __init__(self, name: str | None, **words: Any) -> None:

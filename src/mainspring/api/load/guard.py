@@ -317,5 +317,5 @@ def measure(rows: Sequence[Backlog], workers: Sequence[Worker], now: Instant) ->
         for queue in worker.queues:
             for region in worker.regions:
                 free[queue, region].append(worker.running < worker.concurrency)
-    late = [now - row.oldest_at for row in served if (hands := free[row.queue, row.region]) and not any(hands)]
+    late = [now - row.oldest_at for row in served if (found := free[row.queue, row.region]) and not any(found)]
     return Load(depth=sum(row.count for row in served), lateness=max(late, default=0))

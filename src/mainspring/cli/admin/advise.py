@@ -9,7 +9,7 @@ from datetime import timedelta
 import click
 import msgspec
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session, is_attended
@@ -48,7 +48,7 @@ class Answer(msgspec.Struct, frozen=True):
     advice: Advice
 
 
-@click.command("advise", cls=Errand)
+@click.command("advise", cls=RemoteVerb)
 @click.option("--runs-per-day", type=click.IntRange(0), metavar="N", help="How many runs there are in a day.")
 @click.option("--instances", type=click.IntRange(1), metavar="N", help="How many machines or pods take part.")
 @click.option("--latency", metavar="DURATION", help="How late a run may start.  [default: 1m]")

@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 import click
 import msgspec
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
@@ -31,7 +31,7 @@ from mainspring.operations import records
 from mainspring.operations.planning.records import CalendarPreview
 
 
-@click.command("list", cls=Errand)
+@click.command("list", cls=RemoteVerb)
 @click.pass_obj
 def list_calendars(session: Session) -> None:
     """List calendars, and what each excludes."""
@@ -52,7 +52,7 @@ def _draw_list(screen: Screen, found: Sequence[records.Calendar]) -> None:
     screen.table(("NAME", "ZONE", "EXCLUDES"), rows, fold=("EXCLUDES",))
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name")
 @click.pass_obj
 def show(session: Session, name: str) -> None:
@@ -86,7 +86,7 @@ class _RuleWords(TypedDict):
     rules: str | None
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name")
 @click.option("--tz", default="UTC", show_default=True, metavar="ZONE", help="The zone of its days and times.")
 @click.option("--weekends", is_flag=True, help="Exclude Saturdays and Sundays.")
@@ -137,7 +137,7 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
     _show(Screen(session), with_scheduler(session, store, create=True))
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done.")
 @click.pass_obj

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
@@ -15,7 +15,7 @@ from mainspring.core.instants import Instant
 from mainspring.operations import records
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--limit", default=20, show_default=True, metavar="N", help="How many terms of the history.")
 @click.pass_obj
 def cluster(session: Session, limit: int) -> None:

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import click
 import msgspec
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, is_served, open_app, with_app, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.session import Session
@@ -74,7 +74,7 @@ class Reference(msgspec.Struct, frozen=True):
     findings: list[Finding]
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--since", default="24h", show_default=True, metavar="DURATION", help="Measure this long, until now.")
 @click.option("--prices", type=click.Path(path_type=Path), metavar="FILE", help="Prices (TOML), as below.")
 @click.option("--by", type=click.Choice(tuple(_NAMES)), default="tag", show_default=True, help="What to charge by.")

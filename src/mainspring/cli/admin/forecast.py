@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
@@ -21,7 +21,7 @@ MEASURED_RUNS = 20
 SHOWN_JOBS, SHOWN_MOVES = 5, 20
 
 
-@click.command("forecast", cls=Errand)
+@click.command("forecast", cls=RemoteVerb)
 @click.option("--for", "length", default="24h", show_default=True, metavar="DURATION", help="How far to look ahead.")
 @click.option("--places", type=click.IntRange(1), metavar="N", help="Runs at once.  [default: those of living workers]")
 @click.option("--run-time", default="1s", show_default=True, metavar="DURATION", help="Of jobs that never ran.")

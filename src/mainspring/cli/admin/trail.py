@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from mainspring.cli.filters import read_since
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, find_run
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.event_lines import describe_event
@@ -22,7 +22,7 @@ from mainspring.core.model import Event
 from mainspring.operations import records
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("-f", "--follow", is_flag=True, help="Go on with what happens, until Ctrl-C.")
 @click.option("--after", type=click.IntRange(0), metavar="POSITION", help="Begin beyond this position, not now.")
 @click.option("--kind", "kinds", multiple=True, help="Of this kind, e.g. run.failed; repeat for several.")
@@ -81,7 +81,7 @@ def _event(event: records.Event) -> Event:
     )
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--subject", help="What this subject changed.")
 @click.option("--target", metavar="TARGET", help="What happened to this, e.g. job:nightly.")
 @click.option("--action", metavar="ACTION", help="Changes of this kind, e.g. job.pause.")

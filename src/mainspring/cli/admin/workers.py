@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import length, relative
@@ -18,7 +18,7 @@ from mainspring.operations import records
 _LIVING = ("active", "draining")
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--all", "everyone", is_flag=True, help="Also those that have stopped or died.")
 @click.pass_obj
 def workers(session: Session, everyone: bool) -> None:
@@ -64,7 +64,7 @@ def _row(worker: records.Worker, now: Instant) -> list[Value]:
     ]
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.pass_obj
 def regions(session: Session) -> None:
     """Show every region that workers serve or that runs wait in: live workers, due runs, and how late the oldest is."""
@@ -88,7 +88,7 @@ def _late(region: records.Region) -> str:
     return length(late) if late else "0s"
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("worker", metavar="WORKER")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done.")
 @click.pass_obj

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.show import describe_work
-from mainspring.cli.lazy import Errand, stack
+from mainspring.cli.lazy import RemoteVerb, stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
@@ -47,7 +47,7 @@ choice_options = stack(
 """Names, the options that select jobs, and those of actions on many."""
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @choice_options
 @click.pass_obj
 def pause(session: Session, **words: Unpack[ChoiceWords]) -> None:
@@ -56,7 +56,7 @@ def pause(session: Session, **words: Unpack[ChoiceWords]) -> None:
     _act(session, "Pause", words, lambda scheduler, names: scheduler.jobs.pause(*names, reason=words["reason"]))
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @choice_options
 @click.pass_obj
 def resume(session: Session, **words: Unpack[ChoiceWords]) -> None:
@@ -65,7 +65,7 @@ def resume(session: Session, **words: Unpack[ChoiceWords]) -> None:
     _act(session, "Resume", words, lambda scheduler, names: scheduler.jobs.resume(*names, reason=words["reason"]))
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @choice_options
 @click.pass_obj
 def remove(session: Session, **words: Unpack[ChoiceWords]) -> None:
@@ -123,7 +123,7 @@ def _draw(screen: Screen, jobs: Sequence[records.Job]) -> None:
         screen.table(("NAME", "SCHEDULE", "TASK"), rows, cut=("SCHEDULE", "TASK"))
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=complete_job)
 @click.option("--request-id", metavar="ID", help="Repeated with the same id, it is the same firing.")
 @web_option

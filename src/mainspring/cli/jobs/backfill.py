@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.cli.filters import bulk_options, confirm, count_of
 from mainspring.cli.jobs.triggers import read_instant
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
@@ -37,7 +37,7 @@ class _Course(msgspec.Struct):
         return [item for item in self.items if item.run_ids]
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name", shell_complete=complete_job)
 @click.option("--from", "since", required=True, metavar="INSTANT", help="The beginning, e.g. 2026-03-01T00:00Z.")
 @click.option("--to", "until", required=True, metavar="INSTANT", help="The end, which is included; not in the future.")

@@ -18,7 +18,7 @@ from mainspring.cli.jobs.triggers import (
     trigger_of,
     trigger_options,
 )
-from mainspring.cli.lazy import Errand, stack
+from mainspring.cli.lazy import RemoteVerb, stack
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import OWNERS, Backend, with_scheduler
 from mainspring.cli.option_flags import NONE, flags_of
@@ -90,7 +90,7 @@ def read_edit(words: Words) -> Edit:
     return Edit(about, {name: value for name, value in given.items() if name not in cleared}, cleared)
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name")
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @trigger_options
@@ -123,7 +123,7 @@ def add(session: Session, /, name: str, argv: Sequence[str], **words: Any) -> No
     _show(Screen(session), with_scheduler(session, create, create=True), "Added")
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name", shell_complete=complete_job)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @trigger_options

@@ -8,7 +8,7 @@ from typing import NamedTuple, Unpack
 import click
 
 from mainspring.cli.jobs.triggers import TriggerWords, clock_options, read_trigger
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
@@ -50,7 +50,7 @@ def _row(time: records.FireTime, now: Instant) -> list[Value]:
     return [moment(instant, time.zone), relative(instant, now), format_instant(instant), Cell(time.note, "yellow")]
 
 
-@click.command("next", cls=Errand)
+@click.command("next", cls=RemoteVerb)
 @click.argument("name", required=False, shell_complete=complete_job)
 @click.option("-n", "--count", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
 @clock_options

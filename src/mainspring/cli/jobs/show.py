@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from mainspring.cli.jobs.preview import draw_fire_times
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, find_job
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
@@ -31,7 +31,7 @@ from mainspring.operations.views.explain import short_id
 AT_ONCE = 8
 
 
-@click.command("list", cls=Errand)
+@click.command("list", cls=RemoteVerb)
 @click.option("--app", "owner", metavar="NAME", help="Only those that this app declares.")
 @click.option("--tag", metavar="TAG", help="Only those with this tag.")
 @click.option(
@@ -94,7 +94,7 @@ class _Story(NamedTuple):
     now: Instant
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name", shell_complete=complete_job)
 @click.option(
     "-n", "--firings", type=click.IntRange(0, 1000), default=10, show_default=True, help="How many past ones."

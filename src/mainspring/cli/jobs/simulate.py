@@ -10,7 +10,7 @@ import click
 
 from mainspring.cli.jobs.define import read_edit
 from mainspring.cli.jobs.triggers import read_trigger, trigger_of, trigger_options
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.option_flags import flags_of
@@ -27,7 +27,7 @@ from mainspring.operations.planning.records import Simulation
 MOST_DRAWN = 200
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("name", shell_complete=complete_job)
 @click.option("--past", metavar="DURATION", help="Over this much of the past; 7d unless --ahead is given.")
 @click.option("--ahead", metavar="DURATION", help="Over this much of the time to come.")

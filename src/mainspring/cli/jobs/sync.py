@@ -11,7 +11,7 @@ import msgspec
 
 from mainspring.cli.filters import count_of
 from mainspring.cli.jobs.act import remove_jobs
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, open_app, with_scheduler
 from mainspring.cli.output.screen import Screen, Value
 from mainspring.cli.session import Session
@@ -116,7 +116,7 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_FEW]) + (", …" if len(names) > _FEW else "")
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("ref", metavar="APP")
 @undeclared_option
 @click.pass_obj

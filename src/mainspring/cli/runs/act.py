@@ -8,7 +8,7 @@ from typing import NamedTuple, Unpack
 import click
 
 from mainspring.cli.filters import RunChoice, bulk_options, confirm, count_of, run_filters
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_run, find_run
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
@@ -47,7 +47,7 @@ class Choice(NamedTuple):
     yes: bool
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
 @bulk_options
@@ -65,7 +65,7 @@ def cancel(
     return _act(session, "Cancel", Choice(run_ids, words, unfinished, dry_run, yes), act)
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("run_ids", nargs=-1, metavar="[RUN]...", shell_complete=complete_run)
 @run_filters
 @bulk_options

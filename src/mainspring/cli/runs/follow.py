@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_run, find_run
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import RUN_FAILED
@@ -30,7 +30,7 @@ UNWATCHED_S = 20.0
 Show = Callable[[records.Run], None]
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @click.option("-f", "--follow", is_flag=True, help="Go on until the run has ended.")
 @click.option("--raw", is_flag=True, help="Exactly what it wrote: no times, and nothing escaped.")
@@ -80,7 +80,7 @@ def _print_line(screen: Screen, line: records.Line, *, raw: bool) -> None:
     click.echo(f"{click.style(time, dim=True)}{text}", color=colored)
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @click.option("--timeout", metavar="DURATION", help="Give up after this long; the run goes on.")
 @click.pass_obj

@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from mainspring.cli.filters import RunChoice, bulk_options, confirm, run_filters
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.errors import FAILED as TROUBLE
 from mainspring.cli.output.screen import Screen
@@ -17,7 +17,7 @@ from mainspring.operations.views.records import ActedRuns, RunAction
 MOST_CALLS = 1_000
 
 
-@click.command("act", cls=Errand)
+@click.command("act", cls=RemoteVerb)
 @click.argument("action", type=click.Choice(["cancel", "retry"]))
 @run_filters
 @bulk_options

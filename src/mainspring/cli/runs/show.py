@@ -7,7 +7,7 @@ from typing import Unpack
 import click
 
 from mainspring.cli.filters import RunChoice, run_filters
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, complete_run, find_run
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
@@ -19,7 +19,7 @@ from mainspring.core.states import FAILED
 from mainspring.operations import records
 
 
-@click.command("list", cls=Errand)
+@click.command("list", cls=RemoteVerb)
 @run_filters
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
@@ -34,7 +34,7 @@ def list_runs(session: Session, limit: int, **words: Unpack[RunChoice]) -> None:
     screen.answer(runs, lambda: _draw(screen, runs, now, limit))
 
 
-@click.command("dead-letters", cls=Errand)
+@click.command("dead-letters", cls=RemoteVerb)
 @click.option("--job", metavar="NAME", shell_complete=complete_job, help="Of this job.")
 @click.option("--task", metavar="TASK", help="Of this task.")
 @click.option("--tag", metavar="TAG", help="With this tag.")
@@ -65,7 +65,7 @@ def _draw(screen: Screen, runs: list[records.Run], now: Instant, limit: int) -> 
         screen.hint(f"Only the newest {limit} are shown: --limit shows more.")
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("run_id", metavar="RUN", shell_complete=complete_run)
 @web_option
 @click.pass_obj

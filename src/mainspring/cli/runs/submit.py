@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from mainspring.cli.jobs.triggers import check_to_come, read_instant
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import find_run
 from mainspring.cli.opening import Backend, is_served, open_app, with_scheduler
 from mainspring.cli.option_flags import flags_of
@@ -33,7 +33,7 @@ LONG_AGO = 100_000 * DAY
 """Whether workers are alive is in their states already."""
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("task", required=False)
 @click.argument("argv", nargs=-1, type=click.UNPROCESSED, metavar="[-- COMMAND...]")
 @click.option(

@@ -9,7 +9,7 @@ import click
 import msgspec
 
 from mainspring.cli.filters import read_since
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
@@ -18,7 +18,7 @@ from mainspring.core.instants import Instant
 from mainspring.operations.views import records
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.argument("error", required=False, metavar="[ERROR]")
 @click.option("--since", metavar="WHEN", callback=read_since, help="That failed since an instant, or since 2h ago.")
 @click.option("--job", metavar="JOB", help="Among the latest failures of a job.")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
@@ -13,7 +13,7 @@ from mainspring.core.instants import Instant
 from mainspring.operations.installation import ShownSettings, Versions
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.pass_obj
 def versions(session: Session) -> None:
     """Show which version each process runs, and that of the database's schema."""
@@ -37,7 +37,7 @@ def _draw_versions(screen: Screen, found: Versions, now: Instant) -> None:
     screen.line(f"The schema of the database has version {found.schema}{behind}.")
 
 
-@click.command("settings", cls=Errand)
+@click.command("settings", cls=RemoteVerb)
 @click.option("--changed", is_flag=True, help="Only those that are not at their default.")
 @click.pass_obj
 def show_settings(session: Session, *, changed: bool) -> None:

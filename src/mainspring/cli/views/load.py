@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
@@ -23,7 +23,7 @@ WIDEST = 40
 """Characters of the longest bar."""
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--for", "length", default="24h", show_default=True, metavar="DURATION", help="How far to look ahead.")
 @click.option("--bucket", default="1h", show_default=True, metavar="DURATION", help="How long each period is.")
 @click.option("--queue", metavar="QUEUE", help="Only jobs of this queue.")

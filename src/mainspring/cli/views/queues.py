@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
@@ -15,7 +15,7 @@ from mainspring.core.instants import Instant
 from mainspring.operations.views import records
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option("--pause", metavar="QUEUE", help="Pause this queue: no worker claims its runs.")
 @click.option("--resume", metavar="QUEUE", help="Resume this queue.")
 @click.option("--reason", default="", metavar="TEXT", help="Why; kept with what is done.")

@@ -7,14 +7,14 @@ from datetime import datetime
 import click
 
 from mainspring.cli.filters import read_since
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
 from mainspring.operations.views import records
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option(
     "--since", metavar="WHEN", callback=read_since, help="From an instant on, or from 2h ago; by default 24h."
 )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from mainspring.cli.lazy import Errand
+from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, with_scheduler
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import STATE_STYLES, Screen
@@ -33,7 +33,7 @@ GLYPHS = {"failed": "✕", "missed": "!", "held": "◇", "paused": "‖"}
 STYLES = {**STATE_STYLES, "held": "magenta", "paused": "magenta"}
 
 
-@click.command(cls=Errand)
+@click.command(cls=RemoteVerb)
 @click.option(
     "--every", "every_s", type=click.FloatRange(0.5, 60), default=1.0, show_default=True, help="Seconds between looks."
 )
