@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
+import pytest
 from stage import JumpingClock, LocalSink, let_pass, turning
 
+from mainspring.core.instants import DAY
 from mainspring.core.model import Event, EventBatch
 from mainspring.errors import SinkUnavailable
 from mainspring.services.chores.forwarder import Forwarder
@@ -49,6 +51,26 @@ async def test_a_sink_that_fails_gets_the_same_events_again(store: Any, clock: J
         await record(store, clock, "a", "b", "c")
         await let_pass(clock, "10s")
     assert [kind for _, kind in sink.heard] == ["a", "b", "c"]
+
+
+async def test_events_that_are_deleted_before_they_are_sent_are_reported(
+    store: Any, clock: JumpingClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    sink = Recorder()
+    async with turning(make(store, clock, sink)):
+        await let_pass(clock, "1s")
+        sink.refusals = 1_000
+        await record(store, clock, "a", "b", "c")
+        await let_pass(clock, "2s")
+        clock.jump("29d")
+        await store.clean(DAY, DAY, 7 * DAY, 1_000)
+        sink.refusals = 0
+        await record(store, clock, "d")
+        await let_pass(clock, "10s")
+    assert [kind for _, kind in sink.heard] == ["d"]
+    assert [each.message.partition(":")[0] for each in caplog.records if each.levelname == "ERROR"] == [
+        "3 events were deleted before they were sent"
+    ]
 
 
 async def test_the_next_process_goes_on_from_the_position_in_the_store(store: Any, clock: JumpingClock) -> None:

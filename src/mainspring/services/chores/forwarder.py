@@ -67,6 +67,11 @@ class Forwarder(Loop):
         batches = [batch.since(self._position) for batch in await self._store.events_since(self._position, BATCH)]
         if not batches:
             return 0
+        if (lost := batches[0].position - self._position) > 0:
+            log.error(
+                "%d events were deleted before they were sent: the sink was away for longer than they are kept", lost
+            )
+            self._position = batches[0].position
         try:
             await self._sink.deliver(batches)
         except BackendUnavailable as error:

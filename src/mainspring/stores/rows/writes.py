@@ -154,12 +154,20 @@ def _reservation(row: Sequence[Any] | None, key: str, fingerprint: str, now: Ins
     return Reserved(since, busy=held_until > now)
 
 
-async def forget(tx: Transaction, keep_changes: Duration, keep_runs: Duration, limit: int) -> int:
-    """Delete what the API kept and that has expired; returns how many rows. Single submissions are kept as long as
-    runs."""
-    queries = load_queries(tx.dialect, "api")
+UNHEARD_FACTOR = 4
+"""How many times longer than others events are kept that some listener has not heard: a sink that is away for weeks
+misses none, and one that was taken out of the settings does not keep them for ever."""
+
+
+async def forget(
+    tx: Transaction, keep_changes: Duration, keep_runs: Duration, keep_events: Duration, limit: int
+) -> int:
+    """Delete events, and what the API kept and that has expired; returns how many rows. Single submissions are kept as
+    long as runs."""
+    queries, forget_events = load_queries(tx.dialect, "api"), load_queries(tx.dialect, "maintenance")["forget_events"]
     return (
-        await tx.run(queries["forget_replies"], tx.now, limit)
+        await tx.run(forget_events, tx.now - keep_events, limit, tx.now - UNHEARD_FACTOR * keep_events)
+        + await tx.run(queries["forget_replies"], tx.now, limit)
         + await tx.run(queries["forget_paces"], tx.now)
         + await tx.run(queries["forget_revocations"], tx.now)
         + await tx.run(queries["forget_notes"], tx.now - keep_changes, limit)

@@ -374,6 +374,35 @@ class MaintenanceSuite:
         await clean(store, events=DAY)
         assert await store.events_since(0, 100) == []
 
+    async def test_events_that_a_listener_has_not_heard_are_kept_four_times_as_long(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await submit(store, a_run(clock))
+        (heard,) = await number_all(store)
+        await submit(store, a_run(clock))
+        (unheard,) = await number_all(store)
+        await store.note_heard("slow", unheard.position)
+        clock.advance(3 * DAY)
+        await clean(store, events=DAY)
+        assert await store.events_since(0, 100) == [unheard]
+        await store.note_heard("quick", unheard.position + len(unheard.events))
+        await clean(store, events=DAY)
+        assert await store.events_since(heard.position, 100) == [unheard]
+        clock.advance(2 * DAY)
+        await clean(store, events=DAY)
+        assert await store.events_since(0, 100) == []
+
+    async def test_events_that_all_listeners_have_heard_are_not_kept_longer(
+        self, store: Store, clock: ManualClock
+    ) -> None:
+        await submit(store, a_run(clock))
+        (batch,) = await number_all(store)
+        for listener in ("slow", "quick"):
+            await store.note_heard(listener, batch.position + len(batch.events))
+        clock.advance(2 * DAY)
+        await clean(store, events=DAY)
+        assert await store.events_since(0, 100) == []
+
     async def test_numbers_of_forgotten_events_are_not_used_again(self, store: Store, clock: ManualClock) -> None:
         await submit(store, a_run(clock))
         await new_events(store)

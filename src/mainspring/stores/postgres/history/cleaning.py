@@ -36,12 +36,11 @@ async def clean(db: Database, keep_runs: Duration, keep_firings: Duration, keep_
             if keep is not None:
                 gone += await _limit(db, (namespace, job, state), keep, limit)
     gone += await db.write(lambda tx: tx.run(_Q["forget_firings"], tx.now - keep_firings, limit), patient=True)
-    gone += await db.write(lambda tx: tx.run(_Q["forget_events"], tx.now - keep_events, limit), patient=True)
     gone += await db.write(lambda tx: tx.run(_Q["forget_submissions"], tx.now, limit), patient=True)
     gone += await db.write(
         lambda tx: tx.run(_Q["forget_workers"], tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS), patient=True
     )
-    gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, limit), patient=True)
+    gone += await db.write(lambda tx: forget(tx, keep_firings, keep_runs, keep_events, limit), patient=True)
     gone += await db.write(lambda tx: forget_tallies(tx, keep_firings, keep_runs, limit), patient=True)
     return gone + await db.write(lambda tx: _forget_gates(tx, limit), patient=True)
 

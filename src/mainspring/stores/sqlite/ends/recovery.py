@@ -174,10 +174,9 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
             if keep is not None:
                 gone += _forget(tx, tx.execute(_Q["beyond_limit"], (namespace, job, state, limit, keep)).fetchall())
     gone += tx.execute(_Q["forget_firings"], (tx.now - keep_firings, limit)).rowcount
-    gone += tx.execute(_Q["forget_events"], (tx.now - keep_events, limit)).rowcount
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS)).rowcount
-    gone += at_once(forget(tx, keep_firings, keep_runs, limit))
+    gone += at_once(forget(tx, keep_firings, keep_runs, keep_events, limit))
     gone += forget_tallies(tx, keep_firings, keep_runs, limit)
     gone += tx.execute(_Q["forget_shares"], (limit,)).rowcount
     return gone + tx.execute(_Q["forget_gates"]).rowcount

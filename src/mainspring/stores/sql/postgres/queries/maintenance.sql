@@ -130,10 +130,11 @@ DELETE FROM mainspring.logs WHERE run_id = ANY ($1::text[]);
 DELETE FROM mainspring.firings WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM mainspring.firings WHERE created_at < $1 AND outcome <> 'fired' ORDER BY created_at LIMIT $2 FOR UPDATE SKIP LOCKED));
 
--- forget_events: delete public events past their retention, looking only at the first
+-- forget_events: delete public events past their retention, looking only at the first; later ($3) also those that some listener has not heard
 DELETE FROM mainspring.outbox WHERE seq = ANY (ARRAY(
-  SELECT seq FROM (SELECT seq, position, created_at FROM mainspring.outbox ORDER BY seq LIMIT $2) AS first
-  WHERE created_at < $1 AND position IS NOT NULL));
+  SELECT seq FROM (SELECT seq, position, count, created_at FROM mainspring.outbox ORDER BY seq LIMIT $2) AS first
+  WHERE created_at < $1 AND position IS NOT NULL
+    AND (created_at < $3 OR NOT EXISTS (SELECT FROM mainspring.counters WHERE name LIKE 'heard:%' AND value < position + count))));
 
 -- forget_submissions: delete answers that have expired, unless their runs still wait to start
 DELETE FROM mainspring.submissions WHERE ctid = ANY (ARRAY(
