@@ -20,6 +20,7 @@ from mainspring.client.errors import problem_of, to_error
 from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, MINUTE
 from mainspring.core.model import AttemptOutcome, NewRun, Node, Report, Worker
+from mainspring.core.runs.tallies import Tally, TallyKey, period_of
 from mainspring.core.states import FAILED, SUCCEEDED, State
 from mainspring.errors import RunGone
 from mainspring.operations.planning.load import LoadAhead
@@ -408,6 +409,29 @@ def test_tallies_and_errors_say_what_the_history_says(private_door: Door, client
     assert invalid(client.get("/v1/errors", params={"cursor": "Nw"})) == ["cursor"]
     (row,) = [each for each in ok(client.get("/v1/ledger"))["items"] if each["job"] == "bad"]
     assert list(row["cells"].values()) == [{"failed": 2}]
+
+
+def test_the_trend_of_an_error_reaches_back_as_far_as_its_list(private_door: Door, client: httpx.Client) -> None:
+    submit(client)
+    end_all(private_door, "KeyError")
+    count_events(private_door)
+    (group,) = ok(client.get("/v1/errors"))["items"]
+
+    async def fail_earlier(store: Store) -> None:
+        position = await store.tallied()
+        assert position is not None
+        for days, count in ((3, 5), (20, 7)):
+            key = TallyKey("default", "error", period_of("error", store.now() - days * DAY), group["error"])
+            assert await store.add_tallies(position, position, {key: Tally({"failed": count}, {}, {})}, [])
+
+    private_door.ask(fail_earlier)
+    now = datetime.now(UTC)
+    trends = [
+        ok(client.get("/v1/errors", params={"since": (now - timedelta(days=days)).isoformat()}))["items"][0]["trend"]
+        for days in (0.5, 7, 30, 300)
+    ]
+    assert [(len(each), sum(each)) for each in trends] == [(24, 1), (24, 6), (24, 13), (24, 13)]
+    assert ([each for each in trends[1] if each], trends[1][-1]) == ([5, 1], 1)
 
 
 def _sums(buckets: list[dict[str, Any]]) -> list[tuple[str, int, int]]:

@@ -269,7 +269,8 @@ class ErrorGroup(msgspec.Struct, frozen=True, kw_only=True):
     last_at: Moment
     last_run: str
     trend: list[int]
-    """How many in each of the last 24 hours, the newest last."""
+    """How many in each of the last 24 periods, the newest last. A period is an hour; in a list since more than a day
+    ago it is longer, so that the periods reach back about as far, but not further than 30 days."""
     job_count: int
     """How many jobs the latest of these runs belong to: at most 500 failures are looked at."""
 

@@ -41,7 +41,8 @@ from mainspring.store import RunFilter, Store
 MOST_ROWS: Final = 20_000
 MOST_PERIODS: Final = 2_016
 """A week of five minutes."""
-TREND_HOURS: Final = 24
+TREND_PERIODS: Final = 24
+LONGEST_PERIOD_HOURS: Final = 30
 MOST_LOOKED_AT: Final = 200
 MOST_SEEN: Final = 500
 """Of how many of the latest failures the jobs are counted, and the groups of one job or task are found."""
@@ -128,7 +129,7 @@ class Tallied:
         place = None if before is None else (int(instant), group)
         counted_until = await _counted_until(store)
         found = await store.list_errors(self._context.namespace, since=first, before=place, limit=limit + 1)
-        trends = await self._trends(store, found[:limit])
+        trends = await self._trends(store, found[:limit], first)
         following = f"{found[limit - 1].last_at} {found[limit - 1].id}" if len(found) > limit else None
         seen = await self._seen(store, first) if found else {}
         items = [
@@ -147,7 +148,7 @@ class Tallied:
         for error in list(seen)[:limit]:
             with suppress(NotFound):  # A group that is not counted yet.
                 found.append(await store.get_error(self._context.namespace, error))
-        trends = await self._trends(store, found)
+        trends = await self._trends(store, found, first)
         items = []
         for each in found:
             runs = seen[each.id]
@@ -184,14 +185,16 @@ class Tallied:
             sample=self._context.read(runs[0].error) if runs else None,
         )
 
-    async def _trends(self, store: Store, groups: Iterable[Group]) -> dict[str, list[int]]:
-        """How often each failed in each of the last hours."""
-        latest = period_of("error", store.now())
-        first = latest - (TREND_HOURS - 1) * HOUR
-        trends = {each.id: [0] * TREND_HOURS for each in groups}
-        for key, tally in await store.newest_tallies(self._context.namespace, "error", [*trends], first, TREND_HOURS):
-            if key.began_at <= latest:
-                trends[key.name][(key.began_at - first) // HOUR] += tally.outcomes.get("failed", 0)
+    async def _trends(self, store: Store, groups: Iterable[Group], since: Instant = 0) -> dict[str, list[int]]:
+        """How often each failed in each period: see `ErrorGroup.trend`."""
+        end = period_of("error", store.now()) + HOUR
+        hours = min(max(round((end - since) / (TREND_PERIODS * HOUR)), 1), LONGEST_PERIOD_HOURS) if since else 1
+        first = end - TREND_PERIODS * hours * HOUR
+        trends = {each.id: [0] * TREND_PERIODS for each in groups}
+        most = TREND_PERIODS * hours
+        for key, tally in await store.newest_tallies(self._context.namespace, "error", [*trends], first, most):
+            if key.began_at < end:
+                trends[key.name][(key.began_at - first) // (hours * HOUR)] += tally.outcomes.get("failed", 0)
         return trends
 
 
