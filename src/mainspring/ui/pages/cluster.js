@@ -29,10 +29,11 @@ const NODES = [
   { name: "Loops", cell: (/** @type {Node} */ it) => (it.alive ? Loops(it.loops ?? {}) : "–") },
 ];
 
-/** Living nodes first, then those that died last.
- * @param {Node[]} nodes */
-function byLife(nodes) {
-  return [...nodes].sort((one, other) => Number(other.alive) - Number(one.alive) || Date.parse(other.checked_in_at) - Date.parse(one.checked_in_at));
+/** The leading node, the other living ones in the order in which they started, and those that died last. A node that checks in keeps its place.
+ * @param {(Node & { leads: boolean })[]} nodes */
+function inOrder(nodes) {
+  const since = (/** @type {Node} */ it) => (it.alive ? Date.parse(it.started_at) : -Date.parse(it.checked_in_at));
+  return nodes.sort((one, other) => Number(other.leads) - Number(one.leads) || Number(other.alive) - Number(one.alive) || since(one) - since(other));
 }
 
 /** What is wrong with the loops of a node, if anything is.
@@ -99,7 +100,7 @@ export default function Cluster() {
         <section class="panel"><header><h2>Changes of the leader</h2></header><div class="body"><div class="figure">${changes}</div>
           <div class="muted">${longest !== null ? html`longest time without a leader: <span class=${longest > 1 ? "s-warning" : ""}>${length(longest * 1000)}</span>` : changes ? "how long there was none is not known" : "none in what is kept"}</div></div></section></div>
       <div class="stack below">
-        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${byLife(found.nodes).map((each) => ({ ...each, leads: found.leaders.some((one) => one.owner === each.node) }))} id=${(/** @type {Node} */ it) => it.node} />`}
+        ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${inOrder(found.nodes.map((each) => ({ ...each, leads: found.leaders.some((one) => one.owner === each.node) })))} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
   }}</${Loaded}><${Running} />`;
 }
