@@ -170,6 +170,41 @@ def test_the_banner_of_pressure_says_what_is_given_up(open_page: OpenPage, stage
     page.unroute_all(behavior="wait")
 
 
+def test_a_node_keeps_its_place_when_it_checks_in(open_page: OpenPage, stage: Stage) -> None:
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        leader = found["nodes"][0]
+        dead = [
+            {**leader, "node": f"dead-{day}", "alive": False, "checked_in_at": f"2026-01-0{day}T00:00:00Z"}
+            for day in (1, 2)
+        ]
+        younger = {
+            **leader,
+            "node": "younger",
+            "started_at": "2999-01-01T00:00:00Z",
+            "checked_in_at": "2999-01-02T00:00:00Z",
+        }
+        route.fulfill(json={**found, "nodes": [*dead, younger, leader]})
+
+    page = open_page("/settings")
+    page.route("**/v1/cluster*", answer)
+    page.goto(f"{stage.url}/ui/cluster")
+    leader = stage.ask("GET", "/v1/cluster")["leaders"][0]["owner"]
+    names = page.get_by_role("table", name="nodes").locator("tbody tr td:first-child")
+    expect(names).to_have_text([leader, "younger", "dead-2", "dead-1"])
+    page.unroute_all(behavior="wait")
+
+
+def test_the_audit_names_a_run_by_the_end_of_its_id_on_one_line(open_page: OpenPage, stage: Stage) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "exact", "args": {"number": 1}})["run_id"]
+    page = open_page("/audit?q=action:run.submit")
+    link = page.locator(f"a[href$='/runs/{run}']")
+    expect(link).to_have_text(f"run …{run[-8:]}")
+    box = link.bounding_box()
+    assert box is not None
+    assert box["height"] < 30
+
+
 def test_a_long_name_does_not_widen_a_narrow_overview(open_page: OpenPage, stage: Stage) -> None:
     name = "warehouse.facts.customer_lifetime_value.recompute_for_every_region_and_currency"
     stage.ask("POST", "/v1/jobs", json={"name": name, "task": "exact", "args": {"number": 1}, "every": "1s"})

@@ -13,11 +13,12 @@ const PAGES = /** @type {Record<string, (name: string) => string>} */ ({
   job: (name) => to(`/jobs/${encodeURIComponent(name)}`), run: (name) => to(`/runs/${name}`), calendar: (name) => to(`/calendars/${encodeURIComponent(name)}`),
 });
 
-/** What was changed, as a link where it has a page.
+/** What was changed, as a link where it has a page; of a run the end of its id.
  * @param {{ name: string }} given */
 function Target({ name }) {
   const [kind, ...rest] = name.split(":");
-  return PAGES[kind] && rest.length ? html`<a href=${PAGES[kind](rest.join(":"))}>${name}</a>` : name;
+  const own = rest.join(":");
+  return PAGES[kind] && own ? html`<a class="nowrap" title=${name} href=${PAGES[kind](own)}>${kind} ${kind === "run" ? `…${own.slice(-8)}` : own}</a>` : name;
 }
 
 const COLUMNS = [

@@ -37,14 +37,20 @@ function Why({ run }) {
   const causes = run.causes ?? (run.why ?? []).map((/** @type {string} */ text) => ({ text }));
   if (!causes.length) return null;
   return html`<section class="panel"><header><h2>${run.state === "running" ? "What it does" : "Why it is not running"}</h2></header>
-    <div class="body"><ol class="why">${causes.map((/** @type {any} */ cause) => html`<li><span><${Sentence} text=${cause.text} />${cause.remedy && html` <span class="muted"><${Sentence} text=${cause.remedy} /></span>`} <${Named} cause=${cause} /></span></li>`)}</ol></div></section>`;
+    <div class="body"><ol class="why">${causes.map((/** @type {any} */ cause) => html`<li><span>${said(cause)}${cause.remedy && html` <span class="muted"><${Sentence} text=${cause.remedy} /></span>`} <${Named} cause=${cause} /></span></li>`)}</ol></div></section>`;
 }
 
-/** Links to what a cause names.
+/** The sentence of a cause, with the run that it names as a link.
+ * @param {any} cause */
+function said(cause) {
+  return cause.text.split(cause.run_id ?? undefined).map((/** @type {string} */ part, /** @type {number} */ n) => html`${n > 0 && html`<a class="nowrap" href=${to(`/runs/${cause.run_id}`)}>…${cause.run_id.slice(-8)}</a>`}<${Sentence} text=${part} />`);
+}
+
+/** Links to what else a cause names.
  * @param {{ cause: any }} given */
 function Named({ cause }) {
   const links = [
-    cause.run_id && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [jobNamed(cause.job), `job ${cause.job}`],
+    cause.run_id && !cause.text.includes(cause.run_id) && [to(`/runs/${cause.run_id}`), `run …${cause.run_id.slice(-8)}`], cause.job && [jobNamed(cause.job), `job ${cause.job}`],
     cause.queue && [to("/queues"), `queue ${cause.queue}`], cause.gate && [to("/queues"), `gate ${cause.gate}`], cause.workers?.length && [to("/workers"), `${cause.workers.length} ${cause.workers.length === 1 ? "worker" : "workers"}`],
   ].filter(Boolean);
   return links.map(([href, text]) => html`<a class="nowrap" href=${href}>${text} →</a> `);
