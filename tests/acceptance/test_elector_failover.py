@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import pairwise
 from pathlib import Path
-from random import Random
+from random import Random, random
 from typing import Any
 
 import psycopg
@@ -156,6 +156,7 @@ class Stage:
             if self.ask(OPEN.format(ports=ports)) == 0:
                 return
             os.kill(pid, signal.SIGCONT)
+            time.sleep(0.1 + random() * 0.3)  # It ends its transactions meanwhile.
         raise AssertionError("the process is in a transaction whenever it is stopped")
 
     def end(self) -> None:
