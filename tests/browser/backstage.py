@@ -124,14 +124,16 @@ class Wire:
         self._target, self._open = stage.port, list[socket.socket]()
         self._door = socket.create_server(("127.0.0.1", 0))
         self.url = f"http://127.0.0.1:{self._door.getsockname()[1]}"
-        Thread(target=self._accept, daemon=True).start()
+        self._accepting = Thread(target=self._accept, daemon=True)
+        self._accepting.start()
 
     def _accept(self) -> None:
         with suppress(OSError):
             while True:
                 near, _ = self._door.accept()
+                self._open.append(near)
                 far = socket.create_connection(("127.0.0.1", self._target))
-                self._open += [near, far]
+                self._open.append(far)
                 for one, other in ((near, far), (far, near)):
                     Thread(target=self._pass, args=(one, other), daemon=True).start()
 
@@ -154,6 +156,7 @@ class Wire:
         self.cut()
         with suppress(OSError):
             self._door.shutdown(socket.SHUT_RDWR)
+        self._accepting.join(PATIENCE_S)
         for each in (self._door, *self._open):
             each.close()
 
