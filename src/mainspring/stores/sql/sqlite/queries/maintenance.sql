@@ -69,11 +69,11 @@ UPDATE summed_up SET seq = ?;
 DELETE FROM firings WHERE (job_id, fire_at, region, idx) IN (
   SELECT job_id, fire_at, region, idx FROM firings WHERE created_at < ?1 AND outcome <> 'fired' ORDER BY created_at LIMIT ?2);
 
--- forget_events: delete public events past their retention; later (?3) also those that some listener has not heard
+-- forget_events: delete public events past their retention, looking only at the first; later (?3) also those that some listener has not heard
 DELETE FROM outbox WHERE position IN (
-  SELECT position FROM outbox WHERE created_at < ?1 AND position <= (SELECT value FROM counters WHERE name = 'event_position')
-    AND (created_at < ?3 OR NOT EXISTS (SELECT 1 FROM counters WHERE name LIKE 'heard:%' AND value < position + count))
-  ORDER BY position LIMIT ?2);
+  SELECT position FROM (SELECT position, count, created_at FROM outbox ORDER BY position LIMIT ?2)
+  WHERE created_at < ?1 AND position <= (SELECT value FROM counters WHERE name = 'event_position')
+    AND (created_at < ?3 OR NOT EXISTS (SELECT 1 FROM counters WHERE name LIKE 'heard:%' AND value < position + count)));
 
 -- forget_submissions: delete answers that have expired, unless their runs still wait to start
 DELETE FROM submissions WHERE (namespace, key) IN (
