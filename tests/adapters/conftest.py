@@ -7,7 +7,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
-from postgres_server import Servers, create_database, create_shared, drop_database, emptying, find_servers, in_database
+from postgres_server import (
+    PATIENT,
+    Servers,
+    create_database,
+    create_shared,
+    drop_database,
+    emptying,
+    find_servers,
+    in_database,
+)
 from redis_server import Start
 
 from mainspring.stores.postgres.store import PostgresStore
@@ -63,7 +72,7 @@ async def new_database(servers: Servers) -> AsyncIterator[str]:
 @pytest.fixture
 async def postgres(postgres_url: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
     """An empty store that lives in the time of `clock`."""
-    store = await PostgresStore.open(postgres_url, clock, given_time=True)
+    store = await PostgresStore.open(postgres_url, clock, given_time=True, limits=PATIENT)
     yield store
     await store.close()
 

@@ -20,9 +20,12 @@ import psycopg
 import pytest
 
 from mainspring.stores.postgres.server.connection import prepare
+from mainspring.stores.postgres.server.database import Limits
 
 URLS = Path(__file__).parent.parent.parent / ".services" / "urls"
 DIRECT, POOLED = "MAINSPRING_TEST_POSTGRES", "MAINSPRING_TEST_PGBOUNCER"
+PATIENT = Limits(call_s=60.0, schedule_s=60.0)
+"""Deadlines of a store whose tests are about something else: a loaded machine takes longer than the usual ones."""
 
 
 _EMPTY = """

@@ -246,6 +246,7 @@ def without_what_differs(text: str) -> str:
     text = re.sub(r"\b(Mon|Tue|Wed|Thu|Fri|Sat|Sun)\b", "DAY", text)
     text = re.sub(r"\b((\d+h)?(\d+m)?\d+(\.\d+)?m?s|\d+d(\d+h)?|\d+h(\d+m)?|\d+m|now)\b", "SPAN", text)
     text = re.sub(r"\bin SPAN\b|\bSPAN ago\b", "SPAN", text)
+    text = re.sub(r"\bSPAN(\s+SPAN)+\b", "SPAN", text)  # What was due a moment ago may not have waited yet.
     text = re.sub(r"\b[0-9a-z]{8}\b", "SHORT", text)
     text = re.sub(r'"(api|cli)"|\b(api|cli)(?= · version)', "OWNER", text)
     text = re.sub(r'"submitted_by": (null|"ann")', "SUBMITTER", text).replace("SPAN) by ann", "SPAN)")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 import pytest
+from postgres_server import PATIENT
 
 from mainspring.conformance import StoreConformance
 from mainspring.stores.postgres.store import PostgresStore
@@ -24,6 +25,6 @@ class TestThroughPgBouncer(StoreConformance):
 
     @pytest.fixture
     async def store(self, pooled_url: str, clock: ManualClock) -> AsyncIterator[PostgresStore]:
-        store = await PostgresStore.open(pooled_url, clock, given_time=True)
+        store = await PostgresStore.open(pooled_url, clock, given_time=True, limits=PATIENT)
         yield store
         await store.close()
