@@ -46,25 +46,46 @@ class EtcdLease:
         self._clock = context.clock
         self._count = partial(context.count, "leases")
         self._watches = Watches()
+        self._unanswered: dict[str, tuple[str, str]] = {}
+        """By key: the owner and the lease of etcd of the last attempt to create it that ended without an answer."""
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         key = self._key(name)
         found = await self._get(key)
-        free = found is None or await self._expire(found)
-        hold = await self._create(name, key, owner, ttl) if free else None
+        if found is not None and self._unanswered.get(key) == (owner, found.get("lease")):
+            del self._unanswered[key]  # Of several callers, one takes it up.
+            hold = await self._take_up(name, found, owner, ttl)
+        else:
+            free = found is None or await self._expire(found)
+            hold = await self._create(name, key, owner, ttl) if free else None
         self._count("refused" if hold is None else "taken")
         return hold
+
+    async def _take_up(self, name: str, found: dict[str, Any], owner: str, ttl: Duration) -> Hold | None:
+        """The key that an unanswered attempt of this owner created: otherwise a slow etcd would keep it from everybody
+        until it expires, and again after the next attempt."""
+        kept = await self._keep_alive(found["lease"])
+        return Hold(name, owner, int(found["create_revision"]), ttl, self._clock.now() + ttl) if kept else None
 
     async def _create(self, name: str, key: str, owner: str, ttl: Duration) -> Hold | None:
         granted = await self._link.call("/v3/lease/grant", {"TTL": math.ceil(ttl / SECOND) + 1, "ID": 0})
         mark = Mark(owner, ttl // MILLISECOND, int(granted["TTL"]))
         put = {"key": key, "value": encoded(msgspec.json.encode(mark).decode()), "lease": granted["ID"]}
         absent = {"key": key, "target": "CREATE", "result": "EQUAL", "create_revision": "0"}
-        answer = await self._link.call("/v3/kv/txn", {"compare": [absent], "success": [{"request_put": put}]})
-        if not answer.get("succeeded"):
-            await self._revoke(granted["ID"])
-            return None
-        return Hold(name, owner, int(answer["header"]["revision"]), ttl, self._clock.now() + ttl)
+        look = {"request_range": {"key": key}}
+        create = {"compare": [absent], "success": [{"request_put": put}], "failure": [look]}
+        try:
+            answer = await self._link.call("/v3/kv/txn", create)
+        except BaseException:
+            self._unanswered[key] = owner, granted["ID"]
+            raise
+        if answer.get("succeeded"):
+            return Hold(name, owner, int(answer["header"]["revision"]), ttl, self._clock.now() + ttl)
+        for found in answer["responses"][0]["response_range"].get("kvs", ()):
+            if found["lease"] == granted["ID"]:  # The first endpoint did so, and another one was asked again.
+                return Hold(name, owner, int(found["create_revision"]), ttl, self._clock.now() + ttl)
+        await self._revoke(granted["ID"])
+        return None
 
     async def _expire(self, found: dict[str, Any]) -> bool:
         """Revoke the lease of a key whose holder has not renewed it for the time to live that it asked for; whether
@@ -81,10 +102,14 @@ class EtcdLease:
 
     async def renew(self, hold: Hold) -> Hold | None:
         found = await self._find(hold)
-        kept = {} if found is None else await self._link.call("/v3/lease/keepalive", {"ID": found["lease"]})
-        renewed = int(kept.get("result", {}).get("TTL", 0)) > 0
+        renewed = found is not None and await self._keep_alive(found["lease"])
         self._count("renewed" if renewed else "lost")
         return msgspec.structs.replace(hold, expires_at=self._clock.now() + hold.ttl) if renewed else None
+
+    async def _keep_alive(self, lease: str) -> bool:
+        """Whether a lease of etcd still lived, and was renewed."""
+        kept = await self._link.call("/v3/lease/keepalive", {"ID": lease})
+        return int(kept.get("result", {}).get("TTL", 0)) > 0
 
     async def release(self, hold: Hold) -> None:
         found = await self._find(hold)

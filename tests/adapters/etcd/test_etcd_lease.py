@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,7 @@ from electors import held, make_certificate, opened
 from mainspring.core.instants import SECOND
 from mainspring.drivers.etcd.client import decoded, encoded
 from mainspring.errors import LeaseUnavailable
+from mainspring.leases.etcd import EtcdLease
 from servers.etcd import EtcdServer
 
 _folders = count()
@@ -54,6 +55,51 @@ async def test_the_key_is_bound_to_a_lease_and_names_its_holder(url: str, server
         assert decoded(found["value"]) == '["host:17:abcd",1000,2]'
         assert int(found["lease"]) > 0
         assert int(found["create_revision"]) == hold.token
+
+
+async def test_an_attempt_whose_answer_was_lost_is_taken_up_by_its_owner_alone(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as lease, opened(url) as other:
+        assert isinstance(lease, EtcdLease)
+        call, lost = lease._link.call, list[str]()
+
+        async def lose_once(path: str, body: Mapping[str, object]) -> dict[str, Any]:
+            answer = await call(path, body)
+            if path == "/v3/kv/txn" and not lost:
+                lost.append(path)
+                raise LeaseUnavailable("the answer was lost")
+            return answer
+
+        monkeypatch.setattr(lease._link, "call", lose_once)
+        with pytest.raises(LeaseUnavailable, match="the answer was lost"):
+            await lease.acquire("scheduler", "a", 30 * SECOND)
+        assert await lease.acquire("scheduler", "b", 30 * SECOND) is None
+        assert await other.acquire("scheduler", "a", 30 * SECOND) is None
+        hold = await lease.acquire("scheduler", "a", 30 * SECOND)
+        assert hold is not None
+        assert await lease.renew(hold) is not None
+        assert await lease.acquire("scheduler", "a", 30 * SECOND) is None
+        await lease.release(hold)
+        assert await other.acquire("scheduler", "b", 30 * SECOND) is not None
+
+
+async def test_a_key_that_is_created_by_the_first_of_two_requests_is_held(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with opened(url) as lease:
+        assert isinstance(lease, EtcdLease)
+        call = lease._link.call
+
+        async def ask_twice(path: str, body: Mapping[str, object]) -> dict[str, Any]:
+            if path == "/v3/kv/txn":
+                await call(path, body)
+            return await call(path, body)
+
+        monkeypatch.setattr(lease._link, "call", ask_twice)
+        hold = await lease.acquire("scheduler", "a", 30 * SECOND)
+        assert hold is not None
+        assert await lease.renew(hold) is not None
 
 
 @pytest.mark.parametrize("timeout_ms", [500, 1000])
