@@ -35,7 +35,7 @@ make_postgres() {
 listen_addresses = '127.0.0.1'
 port = $(free_port)
 unix_socket_directories = ''
-max_connections = ${MAINSPRING_SERVICES_CONNECTIONS:-200}
+max_connections = ${MAINSPRING_SERVICES_CONNECTIONS:-400}
 shared_buffers = 256MB
 max_wal_size = 2GB
 fsync = ${MAINSPRING_SERVICES_FSYNC:-off}
