@@ -46,13 +46,13 @@ class EtcdLease:
         self._clock = context.clock
         self._count = partial(context.count, "leases")
         self._watches = Watches()
-        self._unanswered: dict[str, tuple[str, str]] = {}
-        """By key: the owner and the lease of etcd of the last attempt to create it that ended without an answer."""
+        self._unanswered: dict[str, tuple[str, Duration, str]] = {}
+        """By key: owner, time to live and lease of etcd of the last attempt to create it that was not answered."""
 
     async def acquire(self, name: str, owner: str, ttl: Duration) -> Hold | None:
         key = self._key(name)
         found = await self._get(key)
-        if found is not None and self._unanswered.get(key) == (owner, found.get("lease")):
+        if found is not None and self._unanswered.get(key) == (owner, ttl, found.get("lease")):
             del self._unanswered[key]  # Of several callers, one takes it up.
             hold = await self._take_up(name, found, owner, ttl)
         else:
@@ -77,7 +77,7 @@ class EtcdLease:
         try:
             answer = await self._link.call("/v3/kv/txn", create)
         except BaseException:
-            self._unanswered[key] = owner, granted["ID"]
+            self._unanswered[key] = owner, ttl, granted["ID"]
             raise
         if answer.get("succeeded"):
             return Hold(name, owner, int(answer["header"]["revision"]), ttl, self._clock.now() + ttl)

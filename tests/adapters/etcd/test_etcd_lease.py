@@ -76,6 +76,7 @@ async def test_an_attempt_whose_answer_was_lost_is_taken_up_by_its_owner_alone(
             await lease.acquire("scheduler", "a", 30 * SECOND)
         assert await lease.acquire("scheduler", "b", 30 * SECOND) is None
         assert await other.acquire("scheduler", "a", 30 * SECOND) is None
+        assert await lease.acquire("scheduler", "a", 60 * SECOND) is None  # The key was not created for so long.
         hold = await lease.acquire("scheduler", "a", 30 * SECOND)
         assert hold is not None
         assert await lease.renew(hold) is not None
