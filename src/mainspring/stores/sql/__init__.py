@@ -1,6 +1,7 @@
 """SQL as files: named queries, numbered migrations and functions, per dialect.
 
-- A query file holds queries, each under a line `-- name: what it does`.
+- A query file holds queries, each under a line `-- name: what it does`. What several of them share stands once, under a
+  line `-- {name}: what it is`; there `{name}` stands for its text.
 - A migration file is `NNNN_name.sql`. The first one makes the schema of the oldest version that this program upgrades;
   the others change it, one version each. Its first line, `-- oldest: N`, is the oldest schema version whose program may
   still use the database afterwards. Tables, columns and indexes change here, and only here. The first line
@@ -29,7 +30,7 @@ from typing import NamedTuple, SupportsIndex, cast
 _HERE = Path(__file__).parent
 _NUMBER = re.compile(r"\?\d")
 _PARAMETER = re.compile(r"\?(\d*)")
-_HEADING = re.compile(r"^-- (\w+): \S.*$", re.MULTILINE)
+_HEADING = re.compile(r"^-- (\w+|\{\w+\}): \S.*$", re.MULTILINE)
 
 
 class Numbered(str):
@@ -104,6 +105,9 @@ def load_queries(dialect: str, topic: str) -> dict[str, str]:
     queries = {name: body.strip().removesuffix(";") for name, body in zip(pieces[::2], pieces[1::2], strict=True)}
     if len(queries) * 2 != len(pieces):
         raise ValueError(f"a query of {dialect}/{topic}.sql is named twice")
+    for part in [name for name in queries if name.startswith("{")]:
+        shared = queries.pop(part)
+        queries = {name: query.replace(part, shared) for name, query in queries.items()}
     if dialect == "sqlite":
         return {name: Numbered(query) if _NUMBER.search(query) else query for name, query in queries.items()}
     return queries

@@ -17,6 +17,8 @@ from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "endings")
+_JOBS = load_queries("postgres", "jobs")
+_FIRINGS = load_queries("postgres", "firings")
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 
 Outcome = tuple[str | None, Instant | None, str, int, State, str]
@@ -47,7 +49,7 @@ async def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Insta
     await tx.fetchval(_Q["lock_firings"], jobs, instants)
     touched: dict[str, None] = {}
     for job_id, fire_at in firings:
-        outcome = combined_outcome([row[0] for row in await tx.fetch(_Q["firing_outcomes"], job_id, fire_at)])
+        outcome = combined_outcome([row[0] for row in await tx.fetch(_FIRINGS["outcomes"], job_id, fire_at)])
         if outcome != "fired":
             if not touched:
                 await lock_changes(tx)
@@ -64,7 +66,7 @@ async def _make_due(tx: Transaction, job_id: str) -> bool:
     trigger = _trigger.decode(rows[0][0]) if rows else None
     if not isinstance(trigger, AfterTrigger):
         return False
-    edges = [Edge(*row) for row in await tx.fetch(_Q["edges_of_job"], job_id)]
+    edges = [Edge(*row) for row in await tx.fetch(_JOBS["edges"], job_id)]
     verdict = judge_edges(trigger.when, trigger.on_failure, edges)
     if isinstance(verdict, Wait) or not await tx.run(_Q["make_due"], tx.now, job_id):
         return False

@@ -31,6 +31,8 @@ from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 
 _Q = load_queries("sqlite", "endings")
+_JOBS = load_queries("sqlite", "jobs")
+_FIRINGS = load_queries("sqlite", "firings")
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(list[str])
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
@@ -234,7 +236,7 @@ def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) 
     for job_id, fire_at in firings:
         if job_id not in downstream:
             continue
-        outcome = combined_outcome([row[0] for row in tx.execute(_Q["firing_outcomes"], (job_id, fire_at))])
+        outcome = combined_outcome([row[0] for row in tx.execute(_FIRINGS["outcomes"], (job_id, fire_at))])
         if outcome == "fired":
             continue
         tx.execute(_Q["note_upstream"], (fire_at, outcome, job_id))
@@ -247,7 +249,7 @@ def _judge_job(tx: Transaction, job_id: str) -> None:
     trigger = _trigger.decode(written)
     if not isinstance(trigger, AfterTrigger):
         return
-    edges = [Edge(*row) for row in tx.execute(_Q["edges_of_job"], (job_id,))]
+    edges = [Edge(*row) for row in tx.execute(_JOBS["edges"], (job_id,))]
     verdict = judge_edges(trigger.when, trigger.on_failure, edges)
     if not isinstance(verdict, Wait) and make_due(tx, job_id) and isinstance(verdict, Fire):
         tx.events.append(Event("dependency.ready", tx.now, namespace, None, job_id, name, task))
@@ -255,6 +257,6 @@ def _judge_job(tx: Transaction, job_id: str) -> None:
 
 def make_due(tx: Transaction, job_id: str) -> bool:
     """Make an `after` job due; returns whether it was not due already."""
-    change = tx.execute(_Q["next_change"]).fetchone()[0]
+    change = tx.execute(_JOBS["next_change"]).fetchone()[0]
     tx.changed = True
     return tx.execute(_Q["make_due"], (tx.now, change, job_id)).rowcount > 0

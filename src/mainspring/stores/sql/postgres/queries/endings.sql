@@ -182,18 +182,11 @@ SELECT count(pg_advisory_xact_lock(key)) FROM (
   SELECT DISTINCT hashtextextended(job_id || '@' || fire_at, 1) AS key FROM unnest($1::text[], $2::bigint[]) AS f (job_id, fire_at)
   ORDER BY key OFFSET 0) AS keys;
 
--- firing_outcomes: what the runs of one firing came to so far
-SELECT outcome FROM mainspring.firings WHERE job_id = $1 AND fire_at = $2;
-
 -- note_upstream: an upstream firing has ended; one that failed before and now succeeded counts as new
 UPDATE mainspring.upstreams
 SET consumed_at = CASE WHEN consumed_at = $1 AND latest_outcome <> 'succeeded' AND $2 = 'succeeded' THEN $1 - 1 ELSE consumed_at END,
     latest_at = $1, latest_outcome = $2
 WHERE upstream_id = $3 AND latest_at <= $1 AND NOT (latest_at = $1 AND latest_outcome = $2);
-
--- edges_of_job: what an `after` job knows of its upstreams
-SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
-FROM mainspring.upstreams AS u LEFT JOIN mainspring.jobs AS j ON j.id = u.upstream_id WHERE u.job_id = $1 ORDER BY u.upstream_id;
 
 -- trigger_of: the trigger of a job, and what events say of the job
 SELECT "trigger", namespace, name, task FROM mainspring.jobs WHERE id = $1;

@@ -1,33 +1,25 @@
+-- {job}: the columns of a job, in the order of the fields of `core.model.Job`
+id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+
 -- find: the job of that name, or else of that id
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND (name = $2 OR id = $2) ORDER BY name = $2 DESC LIMIT 1;
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND (name = $2 OR id = $2) ORDER BY name = $2 DESC LIMIT 1;
 
 -- by_id: these jobs
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE id = ANY ($1);
+SELECT {job} FROM mainspring.jobs WHERE id = ANY ($1);
 
 -- hold: these jobs, locked, so that no other transaction fires or changes them
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE;
+SELECT {job} FROM mainspring.jobs WHERE id = ANY ($1) ORDER BY id FOR UPDATE;
 
 -- list: jobs in order of name, of one app or of all
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND name > $3 AND ($2::text IS NULL OR app = $2) ORDER BY name LIMIT $4;
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND name > $3 AND ($2::text IS NULL OR app = $2) ORDER BY name LIMIT $4;
 
 -- list_next: unpaused jobs that have a next fire time, soonest first, beyond a place
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND paused_at IS NULL AND next_fire_at >= $2::bigint AND (next_fire_at, id) > ($2::bigint, $3)
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND paused_at IS NULL AND next_fire_at >= $2::bigint AND (next_fire_at, id) > ($2::bigint, $3)
 ORDER BY next_fire_at, id LIMIT $4;
 
 -- list_last: jobs that have fired, most recently fired first, beyond a place. Reads all jobs of the namespace: an index would cost every firing
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND last_fire_at <= $2::bigint AND (last_fire_at, id) < ($2::bigint, $3)
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND last_fire_at <= $2::bigint AND (last_fire_at, id) < ($2::bigint, $3)
 ORDER BY last_fire_at DESC, id DESC LIMIT $4;
 
 -- count: how many jobs a namespace has, and how many of them are paused, each up to a limit
@@ -35,15 +27,11 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM mainspring.jobs WHERE namespace = $1
        (SELECT count(*) FROM (SELECT 1 FROM mainspring.jobs WHERE namespace = $1 AND paused_at IS NOT NULL LIMIT $2) AS found);
 
 -- list_paused: paused jobs, most recently paused first, beyond a place
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND paused_at IS NOT NULL AND paused_at <= $2::bigint AND (paused_at, id) < ($2::bigint, $3)
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND paused_at IS NOT NULL AND paused_at <= $2::bigint AND (paused_at, id) < ($2::bigint, $3)
 ORDER BY paused_at DESC, id DESC LIMIT $4;
 
 -- due: unpaused jobs whose next fire time has come, earliest first
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
+SELECT {job} FROM mainspring.jobs WHERE next_fire_at <= $1 AND paused_at IS NULL ORDER BY next_fire_at LIMIT $2;
 
 -- namespaces_due: those of which jobs are due, found from one to the next in the index
 WITH RECURSIVE names AS (
@@ -57,23 +45,19 @@ SELECT n.namespace FROM names AS n WHERE EXISTS (
   SELECT FROM mainspring.jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= $1 AND d.paused_at IS NULL);
 
 -- due_in_shares: the same as `due`, with a limit for each namespace
-SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
-       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
-FROM unnest($1::text[]) AS n (namespace) CROSS JOIN LATERAL (
-  SELECT * FROM mainspring.jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= $2 AND d.paused_at IS NULL
+SELECT {job}
+FROM unnest($1::text[]) AS asked (owner) CROSS JOIN LATERAL (
+  SELECT * FROM mainspring.jobs AS d WHERE d.namespace = asked.owner AND d.next_fire_at <= $2 AND d.paused_at IS NULL
   ORDER BY d.next_fire_at LIMIT $3) AS j
 ORDER BY j.next_fire_at LIMIT $4;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
-SELECT j.id, j.name, j.task, j."trigger", j.namespace, j.app, j.args, j.queue, j.priority, j.key, j."limit", j.policy, j.options,
-       j.next_fire_at, j.version, j.paused_at, j.paused_why, j.fired, j.last_fire_at, j.created_at, j.updated_at, j.origin, j.source
+SELECT {job}
 FROM mainspring.changes AS c CROSS JOIN LATERAL (SELECT * FROM mainspring.jobs WHERE id = c.job_id OFFSET 0) AS j
 WHERE c.number > $1 ORDER BY c.number LIMIT $2;
 
 -- by_name: those of the names that exist
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
+SELECT {job} FROM mainspring.jobs WHERE namespace = $1 AND name = ANY ($2);
 
 -- adopt: note where a job comes from
 UPDATE mainspring.jobs SET origin = $2, source = $3 WHERE id = $1;

@@ -1,5 +1,5 @@
--- anything: whether a pass of recovery would find something, and whether nothing could be found soon; the gates at which runs wait are found by leaps from one to the next
-WITH RECURSIVE waiting AS (
+-- {waiting}: the gates at which runs wait, found by leaps from one to the next
+waiting AS (
   (SELECT namespace, blocked_on FROM mainspring.runs WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) >= ('', '')
    ORDER BY namespace, blocked_on LIMIT 1)
   UNION ALL
@@ -7,6 +7,9 @@ WITH RECURSIVE waiting AS (
     SELECT namespace, blocked_on FROM mainspring.runs
     WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) > (waiting.namespace, waiting.blocked_on)
     ORDER BY namespace, blocked_on LIMIT 1) AS following)
+
+-- anything: whether a pass of recovery would find something, and whether nothing could be found soon
+WITH RECURSIVE {waiting}
 SELECT EXISTS (SELECT FROM mainspring.runs WHERE state = 'running' AND claimed_until < (SELECT mainspring.store_now($1)))
   OR EXISTS (SELECT FROM mainspring.runs WHERE expires_at < $2 AND expires_at IS NOT NULL AND state <> 'running' AND attempt = 0)
   OR EXISTS (SELECT FROM mainspring.runs WHERE (options::json ->> 'give_up_at')::bigint <= $2
@@ -61,14 +64,7 @@ WHERE r.id = ANY (ARRAY(SELECT id FROM mainspring.runs WHERE id = ANY ($1) AND s
 RETURNING r.id, r.namespace, r.job_id, r.job, r.task, r.fire_at, r.reason;
 
 -- waiting_gates: gates with room at which runs wait
-WITH RECURSIVE waiting AS (
-  (SELECT namespace, blocked_on FROM mainspring.runs WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) >= ('', '')
-   ORDER BY namespace, blocked_on LIMIT 1)
-  UNION ALL
-  SELECT following.namespace, following.blocked_on FROM waiting CROSS JOIN LATERAL (
-    SELECT namespace, blocked_on FROM mainspring.runs
-    WHERE blocked_on IS NOT NULL AND (namespace, blocked_on) > (waiting.namespace, waiting.blocked_on)
-    ORDER BY namespace, blocked_on LIMIT 1) AS following)
+WITH RECURSIVE {waiting}
 SELECT g.namespace, g.name FROM waiting CROSS JOIN LATERAL (
   SELECT namespace, name FROM mainspring.gates WHERE namespace = waiting.namespace AND name = waiting.blocked_on AND used < capacity OFFSET 0) AS g;
 

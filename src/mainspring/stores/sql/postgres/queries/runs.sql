@@ -1,3 +1,15 @@
+-- {unfinished}: the columns of a run that has not ended, in the order of `rows.run_rows.RUN_FIELDS`
+id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+blocked_on, progress, progress_note, NULL, NULL, retry_of,
+CASE WHEN attempt > 0 OR losses > 0 THEN (
+  SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
+
+-- {finished}: the same of a run that has ended
+id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+NULL, progress, progress_note, result, error, retry_of, finished_at
+
 -- accept_run: accept one run that waits for nothing but its time, and wake a worker; it is the whole transaction, and more. See
 -- ../functions/accept_run.sql
 CALL mainspring.accept_run($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, $18, $19, $20, $21, $22, $23, $24, $25, $26);
@@ -110,31 +122,15 @@ FROM unnest($1::text[], $2::text[], $3::text[], $4::text[]) AS new (namespace, k
 WHERE s.namespace = new.namespace AND s.key = new.key;
 
 -- get: one run, unfinished or finished
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (
-         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
-FROM mainspring.runs WHERE id = $1
+SELECT {unfinished} FROM mainspring.runs WHERE id = $1
 UNION ALL
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM mainspring.history WHERE id = $1 AND finished_at >= $2;
+SELECT {finished} FROM mainspring.history WHERE id = $1 AND finished_at >= $2;
 
 -- finished: those of the ids that have ended
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2;
+SELECT {finished} FROM mainspring.history WHERE id = ANY ($1::text[]) AND finished_at >= $2;
 
 -- list_active: unfinished runs, newest first
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (
-         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
-FROM mainspring.runs
+SELECT {unfinished} FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
@@ -202,12 +198,7 @@ SELECT CASE WHEN $2::text IS NOT NULL THEN (SELECT count(*) FROM (
          ORDER BY id || '' LIMIT $6) AS counted) END;
 
 -- list_active_of: the same, among these
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (
-         SELECT max(a.finished_at) FROM mainspring.attempts AS a WHERE a.run_id = runs.id AND a.finished_at >= runs.created_at) END
-FROM mainspring.runs
+SELECT {unfinished} FROM mainspring.runs
 WHERE namespace = $1 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND ($5::text[] IS NULL OR state = ANY ($5))
   AND ($6::text IS NULL OR job = $6) AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8)
   AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9) AND ($10::text IS NULL OR worker = $10) AND ($11::text IS NULL OR region = $11)
@@ -241,10 +232,7 @@ SELECT count(*) FROM (
   LIMIT $4) AS counted;
 
 -- list_classes: finished runs of some classes, newest first: the newest of each, merged. The days before `:since`, a literal, are not even planned
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
   CROSS JOIN LATERAL (
@@ -260,10 +248,7 @@ CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id
 ORDER BY id DESC;
 
 -- list_of_job: finished runs of a job, newest first: the newest of each state, merged
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[]) AS class (state)
   CROSS JOIN LATERAL (
@@ -277,10 +262,7 @@ CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id
 ORDER BY id DESC;
 
 -- list_of_key: finished runs of a key, newest first
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM mainspring.history
+SELECT {finished} FROM mainspring.history
 WHERE namespace = $1 AND key = $6 AND key IS NOT NULL AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND state = ANY ($5::text[])
   AND ($7::text IS NULL OR job = $7) AND ($8::text IS NULL OR task = $8) AND ($9::text IS NULL OR queue = $9)
   AND ($10::text IS NULL OR options::jsonb -> 'tags' ? $10) AND ($11::text IS NULL OR region = $11)
@@ -289,10 +271,7 @@ WHERE namespace = $1 AND key = $6 AND key IS NOT NULL AND id >= coalesce($2::tex
 ORDER BY id DESC LIMIT $4;
 
 -- list_late: finished runs of some steps of lateness and of duration, newest first: the newest of each pair, merged
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($6::integer[], $12::integer[]) AS class (step, length)
   CROSS JOIN LATERAL (
@@ -309,10 +288,7 @@ CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id
 ORDER BY id DESC;
 
 -- list_long: finished runs of some steps of duration, newest first: the newest of each, merged
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($6::integer[]) AS class (step)
   CROSS JOIN LATERAL (
@@ -328,10 +304,7 @@ CROSS JOIN LATERAL (SELECT * FROM mainspring.history AS h WHERE h.id = newest_id
 ORDER BY id DESC;
 
 -- list_of_submitter: finished runs of a submitter, newest first: the newest of each state, merged
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[]) AS class (state)
   CROSS JOIN LATERAL (
@@ -352,20 +325,14 @@ SELECT run_id FROM mainspring.lines WHERE namespace = $1 AND name = 'key:' || $2
 SELECT id FROM mainspring.runs WHERE state = 'running' AND namespace = $1 AND started_at - due_at >= $2 ORDER BY claimed_until LIMIT $3;
 
 -- list_of_region: finished runs of a region other than `default`, newest first. The last condition is that of the index
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM mainspring.history
+SELECT {finished} FROM mainspring.history
 WHERE namespace = $1 AND region = $6 AND id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND state = ANY ($5::text[])
   AND ($7::text IS NULL OR task = $7) AND ($8::text IS NULL OR queue = $8) AND ($9::text IS NULL OR options::jsonb -> 'tags' ? $9)
   AND region <> 'default'
 ORDER BY id DESC LIMIT $4;
 
 -- list_region_classes: finished runs of some classes in a region other than `default`. The last condition is that of the index
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($5::text[], $6::text[], $7::text[]) AS class (queue, task, state)
   CROSS JOIN LATERAL (
@@ -380,10 +347,7 @@ ORDER BY id DESC;
 
 -- list_tagged: finished runs with a tag in some states, newest first: the newest of each state, merged. Runs that finished before $9 have no row
 -- with their state: among them, those with the tag
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.* FROM unnest($6::text[]) AS class (state)
   CROSS JOIN LATERAL (
     SELECT run.* FROM (
@@ -410,10 +374,7 @@ FROM (
 ORDER BY id DESC LIMIT $4;
 
 -- list_tagged_classes: finished runs with a tag, of some classes, newest first: the newest of each class, merged
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (
+SELECT {finished} FROM (
   SELECT newest.id AS newest_id, newest.finished_at AS newest_at
   FROM unnest($6::text[], $7::text[], $8::text[]) AS class (queue, task, state)
   CROSS JOIN LATERAL (
@@ -449,10 +410,7 @@ SELECT value::bigint FROM mainspring.facts WHERE name = 'classes_of_tags_since';
 
 -- list_finished: finished runs of too many classes to search one by one, newest first, among a number of the newest. The days before
 -- `:since`, a literal, are not even planned
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM (SELECT * FROM mainspring.history
+SELECT {finished} FROM (SELECT * FROM mainspring.history
       WHERE id >= coalesce($2::text, '') AND id < coalesce($3::text, '~') AND finished_at >= :since ORDER BY id DESC LIMIT $8) AS newest
 WHERE namespace = $1 AND state = ANY ($5::text[]) AND ($6::text IS NULL OR queue = $6) AND ($7::text IS NULL OR options::jsonb -> 'tags' ? $7)
   AND ($9::text IS NULL OR region = $9)

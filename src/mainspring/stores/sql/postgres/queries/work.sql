@@ -1,6 +1,10 @@
 -- In queries by id, `claimed_until IS NOT NULL` stands for `state = 'running'`: where a table is all but empty, the latter would make the
 -- server read the whole index of running runs, and go on to when there are many.
 
+-- {worker}: the columns of a worker
+id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+version, pools
+
 -- candidates: due runs of the given places (queue, region, priority, and from where on), longest due first in each, locked; and the
 -- server's time. The outer limit is reached before later places are looked at. Places in paused queues are passed over, by an array that is
 -- read once: a join could change their order.
@@ -132,8 +136,7 @@ ON CONFLICT (id) DO UPDATE SET state = excluded.state, running = excluded.runnin
                                notices = excluded.notices;
 
 -- announced: workers that know something of a task, heard of last first, and what they know
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, pools, notice::text
+SELECT {worker}, notice::text
 FROM mainspring.workers CROSS JOIN LATERAL json_array_elements(notices::json) AS notice
 WHERE namespace = $1 AND notice ->> 'name' = $2 ORDER BY heartbeat_at DESC, id LIMIT 200;
 
@@ -148,15 +151,10 @@ WHERE r.id = ANY ($1) AND r.id = e.id AND r.state || '' = 'pending';
 -- request_drain: ask a live worker to finish what it holds and to end; asked again, it says since when
 UPDATE mainspring.workers SET drain_requested_at = coalesce(drain_requested_at, mainspring.store_now($3))
 WHERE namespace = $1 AND id = $2 AND state IN ('active', 'draining')
-RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-          version, pools;
+RETURNING {worker};
 
 -- workers: all workers of a namespace
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, pools
-FROM mainspring.workers WHERE namespace = $1 ORDER BY id;
+SELECT {worker} FROM mainspring.workers WHERE namespace = $1 ORDER BY id;
 
 -- worker: one of them
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, pools
-FROM mainspring.workers WHERE namespace = $1 AND id = $2;
+SELECT {worker} FROM mainspring.workers WHERE namespace = $1 AND id = $2;

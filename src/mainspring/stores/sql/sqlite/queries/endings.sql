@@ -108,23 +108,13 @@ UPDATE firings SET outcome = ?1, reason = ?2, finished_at = ?3 WHERE job_id = ?4
 -- downstream_jobs: the jobs that fire after some jobs
 SELECT upstream_id, job_id FROM upstreams WHERE upstream_id IN (SELECT value FROM json_each(?));
 
--- firing_outcomes: what the runs of one firing came to so far
-SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;
-
 -- note_upstream: an upstream firing has ended; one that failed before and now succeeded counts as new
 UPDATE upstreams SET consumed_at = CASE WHEN consumed_at = ?1 AND latest_outcome <> 'succeeded' AND ?2 = 'succeeded' THEN ?1 - 1 ELSE consumed_at END,
                      latest_at = ?1, latest_outcome = ?2
 WHERE upstream_id = ?3 AND latest_at <= ?1 AND NOT (latest_at = ?1 AND latest_outcome = ?2);
-
--- edges_of_job: what an `after` job knows of its upstreams
-SELECT u.job_id, u.upstream_id, coalesce(j.name, u.upstream_id), u.consumed_at, u.latest_at, u.latest_outcome
-FROM upstreams AS u LEFT JOIN jobs AS j ON j.id = u.upstream_id WHERE u.job_id = ? ORDER BY u.upstream_id;
 
 -- trigger_of: the trigger of a job, and what events say of the job
 SELECT "trigger", namespace, name, task FROM jobs WHERE id = ?;
 
 -- make_due: an `after` job is due now
 UPDATE jobs SET next_fire_at = max(?1, coalesce(last_fire_at + 1, 0)), changed = ?2 WHERE id = ?3 AND next_fire_at IS NULL;
-
--- next_change: number an edit
-UPDATE counters SET value = value + 1 WHERE name = 'job_changes' RETURNING value;

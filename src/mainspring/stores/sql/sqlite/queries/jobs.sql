@@ -1,28 +1,22 @@
+-- {job}: the columns of a job, in the order of the fields of `core.model.Job`
+id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
+paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
+
 -- find: the job of that name, or else of that id
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND (name = ?2 OR id = ?2) ORDER BY name = ?2 DESC LIMIT 1;
+SELECT {job} FROM jobs WHERE namespace = ?1 AND (name = ?2 OR id = ?2) ORDER BY name = ?2 DESC LIMIT 1;
 
 -- by_id: these jobs
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE id IN (SELECT value FROM json_each(?));
+SELECT {job} FROM jobs WHERE id IN (SELECT value FROM json_each(?));
 
 -- list: jobs in order of name, of one app or of all; a negative limit is none
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND name > ?3 AND (?2 IS NULL OR app = ?2) ORDER BY name LIMIT ?4;
+SELECT {job} FROM jobs WHERE namespace = ?1 AND name > ?3 AND (?2 IS NULL OR app = ?2) ORDER BY name LIMIT ?4;
 
 -- list_next: unpaused jobs that have a next fire time, soonest first, beyond a place
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND paused_at IS NULL AND next_fire_at >= ?2 AND (next_fire_at, id) > (?2, ?3)
+SELECT {job} FROM jobs WHERE namespace = ?1 AND paused_at IS NULL AND next_fire_at >= ?2 AND (next_fire_at, id) > (?2, ?3)
 ORDER BY next_fire_at, id LIMIT ?4;
 
 -- list_last: jobs that have fired, most recently fired first, beyond a place. Reads all jobs of the namespace: an index would cost every firing
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND last_fire_at <= ?2 AND (last_fire_at, id) < (?2, ?3)
+SELECT {job} FROM jobs WHERE namespace = ?1 AND last_fire_at <= ?2 AND (last_fire_at, id) < (?2, ?3)
 ORDER BY last_fire_at DESC, id DESC LIMIT ?4;
 
 -- count: how many jobs a namespace has, and how many of them are paused, each up to a limit
@@ -30,15 +24,11 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE namespace = ?1 LIMIT ?2))
        (SELECT count(*) FROM (SELECT 1 FROM jobs WHERE namespace = ?1 AND paused_at IS NOT NULL LIMIT ?2));
 
 -- list_paused: paused jobs, most recently paused first, beyond a place
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND paused_at IS NOT NULL AND paused_at <= ?2 AND (paused_at, id) < (?2, ?3)
+SELECT {job} FROM jobs WHERE namespace = ?1 AND paused_at IS NOT NULL AND paused_at <= ?2 AND (paused_at, id) < (?2, ?3)
 ORDER BY paused_at DESC, id DESC LIMIT ?4;
 
 -- due: unpaused jobs whose next fire time has come, earliest first
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
+SELECT {job} FROM jobs WHERE next_fire_at <= ? AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?;
 
 -- namespaces_due: those of which jobs are due, found from one to the next in the index
 WITH RECURSIVE names (namespace) AS (
@@ -51,19 +41,13 @@ SELECT n.namespace FROM names AS n
 WHERE EXISTS (SELECT 1 FROM jobs AS d WHERE d.namespace = n.namespace AND d.next_fire_at <= ?1 AND d.paused_at IS NULL);
 
 -- due_in_namespace: the same as `due`, of one namespace
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ?1 AND next_fire_at <= ?2 AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?3;
+SELECT {job} FROM jobs WHERE namespace = ?1 AND next_fire_at <= ?2 AND paused_at IS NULL ORDER BY next_fire_at LIMIT ?3;
 
 -- changed: jobs edited, paused, resumed or made due after a change number
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE changed > ? ORDER BY changed LIMIT ?;
+SELECT {job} FROM jobs WHERE changed > ? ORDER BY changed LIMIT ?;
 
 -- by_name: those of the names that exist
-SELECT id, name, task, "trigger", namespace, app, args, queue, priority, key, "limit", policy, options, next_fire_at, version,
-       paused_at, paused_why, fired, last_fire_at, created_at, updated_at, origin, source
-FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
+SELECT {job} FROM jobs WHERE namespace = ? AND name IN (SELECT value FROM json_each(?));
 
 -- adopt: note where a job comes from
 UPDATE jobs SET origin = ?2, source = ?3 WHERE id = ?1;

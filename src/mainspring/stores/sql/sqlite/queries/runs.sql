@@ -1,3 +1,27 @@
+-- {unfinished}: the columns of a run that has not ended, in the order of `rows.run_rows.RUN_FIELDS`
+id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
+blocked_on, progress, progress_note, NULL, NULL, retry_of,
+CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
+
+-- {finished}: the same of a run that has ended
+id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
+idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
+NULL, progress, progress_note, result, error, retry_of, finished_at
+
+-- {fits}: whether a run has the job, task, queue and region that a filter names
+(:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
+  AND (:region IS NULL OR region = :region)
+
+-- {active_fits}: the same of a run that has not ended, and its worker and state
+{fits} AND (:worker IS NULL OR worker = :worker) AND (:states = '' OR instr(:states, state) > 0)
+
+-- {tagged}: whether it has the tag of a filter
+(:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
+
+-- {submitted}: whether the submitter of a filter submitted it
+(:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+
 -- known: which of the ids exist already, unfinished or finished
 SELECT id FROM runs WHERE id IN (SELECT value FROM json_each(?1))
 UNION ALL
@@ -58,34 +82,16 @@ INSERT INTO submissions (namespace, key, fingerprint, answer, expires_at) VALUES
 ON CONFLICT (namespace, key) DO UPDATE SET fingerprint = excluded.fingerprint, answer = excluded.answer, expires_at = excluded.expires_at;
 
 -- get: one run, unfinished or finished
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
-FROM runs WHERE id = ?1
+SELECT {unfinished} FROM runs WHERE id = ?1
 UNION ALL
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM history WHERE id = ?1;
+SELECT {finished} FROM history WHERE id = ?1;
 
 -- finished: those of the ids that have ended
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, NULL, started_at, finished_at, cancel_requested_at, cancel_reason, 0,
-       NULL, progress, progress_note, result, error, retry_of, finished_at
-FROM history WHERE id IN (SELECT value FROM json_each(?));
+SELECT {finished} FROM history WHERE id IN (SELECT value FROM json_each(?));
 
 -- list_active: unfinished runs, newest first
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
-FROM runs
-WHERE namespace = :namespace AND id >= :since AND id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
-  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
-  AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+SELECT {unfinished} FROM runs
+WHERE namespace = :namespace AND id >= :since AND id < :before AND {active_fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- active: the unfinished runs of a namespace in some states, of one queue or of all, up to a bound
@@ -101,44 +107,31 @@ SELECT * FROM (SELECT seq FROM runs INDEXED BY runs_blocked WHERE state = 'block
 -- found_by_job: unfinished runs of a job that a filter fits, newest first
 SELECT seq FROM runs INDEXED BY runs_by_job
 WHERE namespace = :namespace AND job = :job AND id >= :since AND id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {active_fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- found_by_tag: the same of a tag
 SELECT seq FROM run_tags CROSS JOIN runs ON runs.id = run_tags.id
 WHERE run_tags.namespace = :namespace AND run_tags.tag = :tag AND run_tags.id >= :since AND run_tags.id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {active_fits} AND {submitted}
 ORDER BY run_tags.id DESC LIMIT :limit;
 
 -- found_by_task: the same of a task
 SELECT seq FROM runs INDEXED BY runs_by_task
 WHERE namespace = :namespace AND task = :task AND id >= :since AND id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {active_fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- found_by_region: the same of a region other than `default`. The last condition is that of the index
 SELECT seq FROM runs INDEXED BY runs_by_region
 WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {active_fits} AND {tagged} AND {submitted} AND region <> 'default'
 ORDER BY id DESC LIMIT :limit;
 
 -- found_by_submitter: the same of a submitter. The last condition is that of the index
 SELECT seq FROM runs INDEXED BY runs_by_submitter
 WHERE namespace = :namespace AND json_extract(options, '$.submitted_by') = :submitter AND id >= :since AND id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region) AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND instr(options, '"submitted_by":') > 0
+  AND {active_fits} AND {tagged} AND instr(options, '"submitted_by":') > 0
 ORDER BY id DESC LIMIT :limit;
 
 -- sizes: how many unfinished runs a job, a tag, a task, a region and a submitter have, each counted up to a bound
@@ -153,16 +146,9 @@ SELECT (SELECT count(*) FROM (SELECT 1 FROM runs INDEXED BY runs_by_job WHERE na
           LIMIT :bound));
 
 -- list_active_of: the same, among these
-SELECT id, namespace, queue, region, task, args, state, reason, priority, due_at, created_at, options, expires_at, job_id, job, fire_at,
-       idx, key, token, attempt, losses, worker, claimed_until, started_at, NULL, cancel_requested_at, cancel_reason, waits_for,
-       blocked_on, progress, progress_note, NULL, NULL, retry_of,
-       CASE WHEN attempt > 0 OR losses > 0 THEN (SELECT max(finished_at) FROM attempts WHERE run_id = runs.id) END
-FROM runs
-WHERE seq IN (SELECT value FROM json_each(:among)) AND namespace = :namespace AND +id >= :since AND +id < :before AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task)
-  AND (:queue IS NULL OR queue = :queue) AND (:worker IS NULL OR worker = :worker) AND (:region IS NULL OR region = :region)
-  AND (:states = '' OR instr(:states, state) > 0)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag))
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+SELECT {unfinished} FROM runs
+WHERE seq IN (SELECT value FROM json_each(:among)) AND namespace = :namespace AND +id >= :since AND +id < :before
+  AND {active_fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- classes: the classes of finished runs of a namespace, by leaps from one to the next
@@ -188,23 +174,21 @@ SELECT count(*) FROM (
 -- newest_of_class: the newest finished runs of one class
 SELECT id FROM history
 WHERE namespace = :namespace AND queue = :queue AND task = :task AND state = :state AND id >= :since AND id < :before
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND {tagged} AND (:region IS NULL OR region = :region)
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_of_job: the newest finished runs of a job in one state
 SELECT id FROM history
 WHERE namespace = :namespace AND job = :job AND state = :state AND id >= :since AND id < :before
-  AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND {fits} AND {tagged}
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_of_key: the newest finished runs of a key
 SELECT id FROM history INDEXED BY history_by_key
 WHERE namespace = :namespace AND key = :key AND key IS NOT NULL AND id >= :since AND id < :before AND instr(:states, state) > 0
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND {fits} AND {tagged}
   AND (:late IS NULL OR started_at - due_at >= :late) AND (:took IS NULL OR finished_at - started_at >= :took)
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_late: the newest finished runs of one step of lateness and one of duration
@@ -214,9 +198,7 @@ WHERE namespace = :namespace AND started_at - due_at >= 60000000
   AND (finished_at - started_at >= 60000000) + (finished_at - started_at >= 600000000) + (finished_at - started_at >= 3600000000)
     + (finished_at - started_at >= 86400000000) = :length
   AND id >= :since AND id < :before AND instr(:states, state) > 0
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_long: the newest finished runs of one step of duration
@@ -224,17 +206,13 @@ SELECT id FROM history INDEXED BY history_by_duration
 WHERE namespace = :namespace AND finished_at - started_at >= 60000000
   AND (finished_at - started_at >= 600000000) + (finished_at - started_at >= 3600000000) + (finished_at - started_at >= 86400000000) = :step
   AND id >= :since AND id < :before AND instr(:states, state) > 0
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
-  AND (:submitter IS NULL OR json_extract(options, '$.submitted_by') = :submitter)
+  AND {fits} AND {tagged} AND {submitted}
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_of_submitter: the newest finished runs of a submitter in one state. The last condition is that of the index
 SELECT id FROM history INDEXED BY history_by_submitter
 WHERE namespace = :namespace AND json_extract(options, '$.submitted_by') = :submitter AND state = :state AND id >= :since AND id < :before
-  AND (:job IS NULL OR job = :job) AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
-  AND instr(options, '"submitted_by":') > 0
+  AND {fits} AND {tagged} AND instr(options, '"submitted_by":') > 0
 ORDER BY id DESC LIMIT :limit;
 
 -- keyed: the unfinished runs of a key, which stand in its line
@@ -248,13 +226,13 @@ WHERE state = 'running' AND namespace = :namespace AND started_at - due_at >= :l
 SELECT id FROM history INDEXED BY history_by_region
 WHERE namespace = :namespace AND region = :region AND id >= :since AND id < :before AND instr(:states, state) > 0
   AND (:task IS NULL OR task = :task) AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
+  AND {tagged} AND region <> 'default'
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_of_region_class: the newest finished runs of one class in a region other than `default`. The last condition is that of the index
 SELECT id FROM history INDEXED BY history_by_region_and_class
 WHERE namespace = :namespace AND region = :region AND queue = :queue AND task = :task AND state = :state AND id >= :since AND id < :before
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND region <> 'default'
+  AND {tagged} AND region <> 'default'
 ORDER BY id DESC LIMIT :limit;
 
 -- newest_tagged: the newest finished runs with a tag
@@ -274,7 +252,7 @@ WHERE seq > (SELECT seq FROM summed_up) AND namespace = :namespace AND id >= :si
 -- newest: the newest finished runs, of too many classes to search one by one
 SELECT id FROM history
 WHERE +namespace = :namespace AND id >= :since AND id < :before AND instr(:states, state) > 0 AND (:queue IS NULL OR queue = :queue)
-  AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(options, '$.tags') WHERE value = :tag)) AND (:region IS NULL OR region = :region)
+  AND {tagged} AND (:region IS NULL OR region = :region)
 ORDER BY id DESC LIMIT :limit;
 
 -- find_prefix: ids that begin with a text

@@ -1,3 +1,7 @@
+-- {worker}: the columns of a worker
+id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
+version, pools
+
 -- candidates: due runs of some tasks in one queue and region, priority by priority, longest due first; read from the index alone, in its
 -- order, since the cross join fixes that of the priorities. As one text: a row at a time, each would hand the interpreter's lock around
 SELECT json_group_array(json_array(due_at, seq, special)) FROM (
@@ -90,15 +94,10 @@ WHERE seq = ?6 AND state = 'pending';
 -- request_drain: ask a live worker to finish what it holds and to end; asked again, it says since when
 UPDATE workers SET drain_requested_at = coalesce(drain_requested_at, ?3)
 WHERE namespace = ?1 AND id = ?2 AND state IN ('active', 'draining')
-RETURNING id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-          version, pools;
+RETURNING {worker};
 
 -- workers: all workers of a namespace
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, pools
-FROM workers WHERE namespace = ? ORDER BY id;
+SELECT {worker} FROM workers WHERE namespace = ? ORDER BY id;
 
 -- worker: one of them
-SELECT id, namespace, app, host, pid, queues, regions, tasks, concurrency, running, state, started_at, heartbeat_at, drain_requested_at,
-       version, pools
-FROM workers WHERE namespace = ? AND id = ?;
+SELECT {worker} FROM workers WHERE namespace = ? AND id = ?;
