@@ -17,7 +17,6 @@ from mainspring.core.planning import plans as planning
 from mainspring.core.planning.plans import make_runs
 from mainspring.core.schedules.triggers import EveryTrigger
 from mainspring.errors import Conflict, TermPassed
-from mainspring.stores.postgres.definitions import plans
 from mainspring.stores.postgres.server.database import Transaction
 from mainspring.stores.postgres.store import PostgresStore
 from mainspring.stores.sql import load_queries
@@ -36,9 +35,9 @@ async def job(postgres: PostgresStore, clock: ManualClock) -> Job:
     return job
 
 
-def firing(job: Job, clock: ManualClock, term: Term | None = None) -> Work:
+def firing(store: PostgresStore, job: Job, clock: ManualClock, term: Term | None = None) -> Work:
     """Fire a job."""
-    return lambda tx: plans._fire(tx, [planning.plan(job, clock.now(), {})], term, {})
+    return lambda tx: store._fire(tx, [planning.plan(job, clock.now(), {})], term)
 
 
 def telling(kind: str) -> Work:
@@ -60,7 +59,7 @@ class TestTwoWhoFireOneJob:
     async def test_the_second_sees_that_it_has_fired(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(firing(job, clock))
+        await first.does(firing(postgres, job, clock))
         async with first.before(postgres.fire([planning.plan(job, clock.now(), {})], None)) as second:
             await first.commits()
         (answer,) = second.result()
@@ -72,7 +71,7 @@ class TestTwoWhoFireOneJob:
     async def test_the_second_fires_if_the_first_gave_up(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(firing(job, clock))
+        await first.does(firing(postgres, job, clock))
         async with first.before(postgres.fire([planning.plan(job, clock.now(), {})], None)) as second:
             await first.gives_up()
         assert second.result()[0].applied
@@ -82,7 +81,7 @@ class TestTwoWhoFireOneJob:
     ) -> None:
         others = [await postgres.create_job(a_job(clock, f"j{n}", EveryTrigger(MINUTE))) for n in range(3)]
         clock.advance(MINUTE)
-        await first.does(firing(others[1], clock))
+        await first.does(firing(postgres, others[1], clock))
         due = [planning.plan(each, clock.now(), {}) for each in others]
         async with first.before(postgres.fire(due, None)) as second:
             await first.commits()
@@ -94,7 +93,7 @@ class TestATermThatEnds:
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
         old = await postgres.begin_term("scheduler", "a")
-        await first.does(firing(job, clock, old))
+        await first.does(firing(postgres, job, clock, old))
         async with first.before(postgres.begin_term("scheduler", "b")) as taking_over:
             assert not taking_over.done()
             await first.commits()
@@ -119,7 +118,7 @@ class TestAnEdit:
     async def test_during_a_firing_goes_on_from_where_that_led(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(firing(job, clock))
+        await first.does(firing(postgres, job, clock))
         async with first.before(postgres.edit_job(msgspec.structs.replace(job, priority=1), job.version)):
             await first.commits()
         edited = await postgres.get_job("default", "hourly")
@@ -129,7 +128,7 @@ class TestAnEdit:
     async def test_of_the_code_during_a_firing_does_so_too(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(firing(job, clock))
+        await first.does(firing(postgres, job, clock))
         declared = msgspec.structs.replace(job, priority=1)
         async with first.before(postgres.sync_jobs(job.app, job.namespace, [declared])) as second:
             await first.commits()
@@ -199,7 +198,7 @@ class TestAFiringByHand:
     async def test_that_must_not_overlap_sees_one_that_is_being_written(
         self, postgres: PostgresStore, clock: ManualClock, first: First, job: Job
     ) -> None:
-        await first.does(firing(job, clock))
+        await first.does(firing(postgres, job, clock))
         by_hand = postgres.trigger("default", "hourly", "r", lambda job, at: make_runs(job, at, clock.now()))
         async with first.before(by_hand) as second:
             await first.commits()

@@ -233,7 +233,7 @@ class TestQueries:
             ("jobs", "changed", (0, 10), "jobs_changed"),
             ("jobs", "find", ("default", "a"), "MULTI-INDEX OR"),
             ("jobs", "newest_ended", ("a",), "PRIMARY KEY"),
-            ("firings", "unfinished", ("a", "b"), "runs_of_job"),
+            ("firings", "unfinished", ('["a"]',), "runs_of_job"),
             ("firings", "by_request", ("a", "b"), "firings_by_request"),
             ("firings", "list", ("a", 1, 2, 3, None), "PRIMARY KEY"),
             ("firings", "is_recorded", ("a", 1), "PRIMARY KEY"),

@@ -12,7 +12,6 @@ from mainspring.store import JoiningStore, SubmissionListener
 from mainspring.stores.postgres.claims.dispatch import Dispatching
 from mainspring.stores.postgres.claims.pressure import Pressure
 from mainspring.stores.postgres.claims.work import Claiming
-from mainspring.stores.postgres.definitions.jobs import Jobs
 from mainspring.stores.postgres.definitions.plans import Plans
 from mainspring.stores.postgres.ends.recovery import Maintenance
 from mainspring.stores.postgres.ends.reports import Reports
@@ -30,7 +29,6 @@ T = TypeVar("T")
 
 
 class PostgresStore(
-    Jobs,
     Plans,
     Runs,
     Claiming,

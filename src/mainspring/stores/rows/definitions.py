@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Generic, TypeVar
@@ -25,6 +25,7 @@ from mainspring.core.schedules.calendars import Calendar, check_calendar, settle
 from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
 from mainspring.store import Audit, Saved
+from mainspring.stores.rows.firing import StoredFirings
 from mainspring.stores.rows.job_rows import (
     check_calendars_known,
     check_editable,
@@ -44,7 +45,7 @@ from mainspring.stores.rows.job_rows import (
     to_json,
     unknown_jobs,
 )
-from mainspring.stores.rows.planned import Entry, Recorded, free_instant
+from mainspring.stores.rows.planned import Entry, free_instant
 from mainspring.stores.rows.syncing import add_up, sync_in_pages
 from mainspring.stores.rows.trail import audited
 from mainspring.stores.rows.transaction import Transaction
@@ -56,12 +57,11 @@ Tx = TypeVar("Tx", bound=Transaction)
 MakeRuns = Callable[[Job, Instant], Sequence[NewRun]]
 
 
-class StoredJobs(ABC, Generic[Tx]):
-    """The writes of `store.JobStore` and `store.CalendarStore`, but for backfills. A change of definitions holds the
-    lock on changes, and the rows that it read first."""
+class StoredJobs(StoredFirings[Tx]):
+    """The writes of `store.JobStore` and `store.CalendarStore`. A change of definitions holds the lock on changes, and
+    the rows that it read first."""
 
     _jobs: Mapping[str, str]
-    _firings: Mapping[str, str]
 
     @abstractmethod
     async def _define(self, work: Callable[[Tx], Awaitable[T]], *, size: int | None = 1, again: bool = False) -> T:
@@ -77,12 +77,8 @@ class StoredJobs(ABC, Generic[Tx]):
         """No other transaction changes jobs, or makes an `after` job due, until this one has ended."""
 
     @abstractmethod
-    async def _hold(self, tx: Tx, ids: Collection[str]) -> list[Job]:
-        """These jobs as they are now: no other transaction fires or changes them until this one has ended."""
-
-    @abstractmethod
     async def _held(self, tx: Tx, jobs: Sequence[Job]) -> list[Job]:
-        """The same, for jobs that this transaction has read."""
+        """As `_hold`, for jobs that this transaction has read."""
 
     @abstractmethod
     async def _save(self, tx: Tx, created: Sequence[Job], revised: Sequence[Job]) -> None:
@@ -91,10 +87,6 @@ class StoredJobs(ABC, Generic[Tx]):
     @abstractmethod
     async def _mark_changed(self, tx: Tx, ids: Sequence[str]) -> None:
         """Let planners know that stored jobs have changed."""
-
-    @abstractmethod
-    async def _record(self, tx: Tx, entries: Sequence[Entry]) -> list[Recorded]:
-        """Write firings, and the runs of those that run."""
 
     @abstractmethod
     async def _end_unstarted(self, tx: Tx, ends: Sequence[tuple[str, Next]]) -> None:

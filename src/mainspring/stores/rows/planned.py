@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
 import msgspec
@@ -11,7 +11,10 @@ from mainspring.core.instants import SECOND, Duration, Instant
 from mainspring.core.model import Edge, FiringKind, Job
 from mainspring.core.planning.plans import Plan, PlannedFiring, settle, skip_unknown
 from mainspring.core.runs.dependency import Wait, consumed_edges, judge_edges, used_firings
+from mainspring.core.runs.outcome import Ended
+from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger
+from mainspring.core.states import State
 from mainspring.store import Fired
 from mainspring.stores.rows.transaction import Row, Transaction
 from mainspring.stores.sql import load_queries
@@ -51,6 +54,19 @@ class Entry(NamedTuple):
     firings: Sequence[PlannedFiring]
     kind: FiringKind
     request_id: str | None = None
+
+
+FiringEnd: TypeAlias = tuple[str, Instant, str, int, State, str]
+"""Job, instant, region, index, state and reason of what has ended."""
+
+
+def firing_ends(runs: Iterable[Ended]) -> list[FiringEnd]:
+    """Of runs that have ended, those of firings: a run that was moved counts for its home region."""
+    return [
+        (run.job_id, run.fire_at, home_of(run.region, run.options), run.idx, run.state, run.reason)
+        for run in runs
+        if run.job_id is not None and run.fire_at is not None
+    ]
 
 
 class Recorded(NamedTuple):

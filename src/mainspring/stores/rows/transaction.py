@@ -39,5 +39,5 @@ class Transaction(Protocol):
     def take_turns(self, *names: str) -> Awaitable[None]:
         """Wait until no other transaction has the same names, and keep them until this one ends."""
 
-    def list_of(self, texts: Collection[str]) -> object:
-        """Several texts as one value of a query."""
+    def list_of(self, values: Collection[str] | Collection[int]) -> object:
+        """Several texts or numbers as one value of a query."""

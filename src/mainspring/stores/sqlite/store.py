@@ -16,7 +16,6 @@ from mainspring.stores.rows.writes import StoredWrites
 from mainspring.stores.sqlite.claims.dispatch import Dispatching
 from mainspring.stores.sqlite.claims.pressure import Pressure
 from mainspring.stores.sqlite.claims.work import Claiming
-from mainspring.stores.sqlite.definitions.jobs import Jobs
 from mainspring.stores.sqlite.definitions.plans import Plans
 from mainspring.stores.sqlite.ends.recovery import Maintenance
 from mainspring.stores.sqlite.ends.reports import Reports
@@ -33,7 +32,6 @@ T = TypeVar("T")
 
 
 class SqliteStore(
-    Jobs,
     Plans,
     Runs,
     Claiming,

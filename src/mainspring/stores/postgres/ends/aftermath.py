@@ -14,6 +14,7 @@ from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import State
 from mainspring.stores.postgres.definitions.job_rows import lock_changes, mark_changed
 from mainspring.stores.postgres.server.database import Transaction
+from mainspring.stores.rows.planned import FiringEnd
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "endings")
@@ -21,19 +22,16 @@ _JOBS = load_queries("postgres", "jobs")
 _FIRINGS = load_queries("postgres", "firings")
 _trigger: msgspec.json.Decoder[Trigger] = msgspec.json.Decoder(Trigger)
 
-Outcome = tuple[str | None, Instant | None, str, int, State, str]
-"""Job, instant, region, index, state and reason of a run that has ended."""
 
-
-async def end_firings(tx: Transaction, outcomes: Sequence[Outcome]) -> None:
+async def end_firings(tx: Transaction, ends: Sequence[FiringEnd]) -> None:
     """Fill in the ledger, and make `after` jobs due that waited for it."""
-    alike: dict[tuple[State, str], list[Outcome]] = defaultdict(list)
-    for outcome in sorted(outcomes):
-        alike[outcome[4:]].append(outcome)
+    alike: dict[tuple[State, str], list[FiringEnd]] = defaultdict(list)
+    for end in sorted(ends):
+        alike[end[4:]].append(end)
     for (state, reason), group in sorted(alike.items()):
         jobs, instants, regions, numbers = list(zip(*group, strict=True))[:4]
         await tx.run(_Q["end_firings"], state, reason, tx.now, jobs, instants, regions, numbers)
-    await _tell_downstream(tx, sorted({(outcome[0] or "", outcome[1] or 0) for outcome in outcomes}))
+    await _tell_downstream(tx, sorted({end[:2] for end in ends}))
 
 
 async def _tell_downstream(tx: Transaction, firings: Collection[tuple[str, Instant]]) -> None:

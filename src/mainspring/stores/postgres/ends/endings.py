@@ -14,12 +14,12 @@ from mainspring.core.instants import Instant
 from mainspring.core.model import Event, named_queue
 from mainspring.core.runs.dependency import GENERATION_COST, JUDGED_AT_ONCE, judge_dependants
 from mainspring.core.runs.outcome import Ended, Next, unattempted
-from mainspring.core.runs.regions import home_of
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
 from mainspring.stores.postgres.claims.gates import leave_gates
 from mainspring.stores.postgres.claims.lines import StoppedLine, leave_lines, lock_lines_of
 from mainspring.stores.postgres.ends.aftermath import end_firings
 from mainspring.stores.postgres.server.database import Record, Transaction
+from mainspring.stores.rows.planned import FiringEnd, firing_ends
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "endings")
@@ -104,11 +104,11 @@ async def follow(
 ) -> bool:
     """Process what these endings set off, and the dependants of runs that ended before; returns whether dependants are
     left for recovery."""
-    fired: list[Ended] = []
+    firings: list[FiringEnd] = []
     wave, awaited, room = list(ended), dict(upstreams), JUDGED_AT_ONCE
     while wave or (awaited and room > 0):
         tx.changed = True
-        fired += [run for run in wave if run.job_id is not None and run.fire_at is not None]
+        firings += firing_ends(wave)
         verdicts: dict[str, Next] = {}
         if in_lines := [(run.id, run.state, run.options) for run in wave if run.lines]:
             verdicts.update(await leave_lines(tx, in_lines, max(room, 0)))
@@ -123,11 +123,8 @@ async def follow(
         if gated := [(run.namespace, run.gates, run.ran) for run in wave if run.gates]:
             await leave_gates(tx, gated)
         wave = await _move(tx, verdicts)
-    if fired:
-        rows = [
-            (run.job_id, run.fire_at, home_of(run.region, run.options), run.idx, run.state, run.reason) for run in fired
-        ]
-        await end_firings(tx, rows)
+    if firings:
+        await end_firings(tx, firings)
     if awaited:
         await tx.run(_Q["postpone_dependants"], list(awaited), list(awaited.values()))
     return bool(awaited)

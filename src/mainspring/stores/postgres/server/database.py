@@ -98,9 +98,9 @@ class Transaction:
         """See `rows.transaction`."""
         await self.fetchval(_TAKE_TURNS, chr(1).join(names))
 
-    def list_of(self, texts: Collection[str]) -> list[str]:
+    def list_of(self, values: Collection[str] | Collection[int]) -> Sequence[object]:
         """See `rows.transaction`."""
-        return list(texts)
+        return list(values)
 
     async def append_events(self) -> None:
         """Keep the events, as one row."""

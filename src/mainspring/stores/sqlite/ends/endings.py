@@ -24,9 +24,9 @@ from mainspring.core.runs.dependency import (
     judge_edges,
 )
 from mainspring.core.runs.outcome import Ended, Next, stopped_by, stops_line, unattempted
-from mainspring.core.runs.regions import home_of
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.states import BLOCKED, CANCELLED, RUNNING, State
+from mainspring.stores.rows.planned import FiringEnd, firing_ends
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.file.transaction import Transaction
 
@@ -139,8 +139,7 @@ def follow_postponed(tx: Transaction) -> bool:
 def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[str, State]] = ()) -> bool:
     """Process what these endings set off, and the dependants of runs that ended before; returns whether dependants are
     left for recovery."""
-    firings: dict[tuple[str, Instant], None] = {}
-    outcomes: list[tuple[object, ...]] = []
+    firings: list[FiringEnd] = []
     work, awaited, room = list(ended), list(upstreams), JUDGED_AT_ONCE
     while work or (awaited and room > 0):
         if not work:
@@ -153,10 +152,7 @@ def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[st
             tx.changed = True
             continue
         run = work.pop()
-        if run.job_id is not None and run.fire_at is not None:
-            home = home_of(run.region, run.options)
-            outcomes.append((run.state, run.reason, tx.now, run.job_id, run.fire_at, home, run.idx))
-            firings[run.job_id, run.fire_at] = None
+        firings += firing_ends([run])
         if run.gates:
             leave_gates(tx, run.namespace, run.gates, held=run.ran)
         if run.lines:
@@ -166,11 +162,16 @@ def follow(tx: Transaction, ended: Sequence[Ended], upstreams: Sequence[tuple[st
         if run.dependants:
             awaited.append((run.id, run.state))
         tx.changed = True
-    if firings:
-        tx.executemany(_Q["end_firing"], outcomes)
-        _tell_downstream(tx, firings)
+    end_firings(tx, firings)
     tx.executemany(_Q["postpone_dependants"], awaited)
     return bool(awaited)
+
+
+def end_firings(tx: Transaction, ends: Sequence[FiringEnd]) -> None:
+    """Fill in the ledger, and make `after` jobs due that waited for it."""
+    if ends:
+        tx.executemany(_Q["end_firing"], [(*end, tx.now) for end in ends])
+        _tell_downstream(tx, dict.fromkeys((end[0], end[1]) for end in ends))
 
 
 def leave_gates(tx: Transaction, namespace: str, gates: Sequence[str], *, held: bool) -> None:

@@ -72,8 +72,8 @@ class Transaction:
     async def take_turns(self, *names: str) -> None:
         """A file has one writer at a time."""
 
-    def list_of(self, texts: Collection[str]) -> str:
-        return to_json(list(texts))
+    def list_of(self, values: Collection[str] | Collection[int]) -> str:
+        return to_json(list(values))
 
     def commit(self) -> None:
         """End it, and record its events."""

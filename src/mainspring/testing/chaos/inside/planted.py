@@ -64,7 +64,7 @@ def _lose_some(right: Callable[..., Any]) -> Callable[..., Any]:
 BUGS: Final = MappingProxyType(
     {
         "the term is not checked": Bug(
-            [InCode(f"{_STORE}.definitions.plans:check_term", mistakes.nothing)], 17, ("stop leader",)
+            [InCode("mainspring.stores.rows.plans:check_term", mistakes.nothing)], 17, ("stop leader",)
         ),
         "a stale report is accepted": Bug(
             [

@@ -29,6 +29,11 @@ def nothing(_right: Right) -> Right:
     return lambda *_args, **_options: None
 
 
+def none_at_all(_right: Right) -> Right:
+    """What it returns is passed over."""
+    return lambda *_args, **_options: []
+
+
 def in_one_group(right: Right) -> Right:
     """All tenants wait in one line, behind the one that has used up its budget."""
     return lambda queue, _group, *rest: right(queue, "everybody", *rest)
@@ -139,11 +144,10 @@ def pass_over_some(right: Right) -> Right:
 def one_run_more(right: Right) -> Right:
     """The first run of a firing is made twice, under two ids."""
 
-    def write_rows(recorder: Any, runs: Sequence[NewRun], *args: Any, **options: Any) -> list[NewRun]:
-        fresh: list[NewRun] = right(recorder, runs, *args, **options)
-        return [*fresh, msgspec.structs.replace(fresh[0], id=fresh[0].id[::-1])] if fresh else fresh
+    def insert_runs(store: Any, tx: Any, runs: Sequence[NewRun]) -> Any:
+        return right(store, tx, [*runs, msgspec.structs.replace(runs[0], id=runs[0].id[::-1])])
 
-    return write_rows
+    return insert_runs
 
 
 def lose_one(right: Right) -> Right:

@@ -15,6 +15,7 @@ from mainspring.testing.simulation.bugs import mistakes
 from mainspring.testing.simulation.scenario import Scenario
 
 _STORE: Final = "mainspring.stores.sqlite"
+_ROWS: Final = "mainspring.stores.rows"
 _SERVICES: Final = "mainspring.services"
 
 
@@ -95,9 +96,7 @@ _TAKEN_FROM_OTHERS: Final = (
 )
 PLANTED: Final = MappingProxyType(
     {
-        "the term is not checked": Planted(
-            [InCode(f"{_STORE}.definitions.plans:check_term", mistakes.nothing)], 17, "time", 6
-        ),
+        "the term is not checked": Planted([InCode(f"{_ROWS}.plans:check_term", mistakes.nothing)], 17, "time", 6),
         "terms do not grow": Planted(
             [InQuery("leases", "begin_term", "number = number + 1", "number = number")], 17, "chaos"
         ),
@@ -166,13 +165,13 @@ PLANTED: Final = MappingProxyType(
             [InQuery("firings", "unfinished", "ORDER BY", "AND 0 ORDER BY")], 14, "calm"
         ),
         "misfires are not recorded": Planted(
-            [InCode(f"{_STORE}.definitions.firing:Recorder._record_idle", mistakes.nothing)], 1, "time", 1
+            [InCode(f"{_ROWS}.firing:_idle_rows", mistakes.none_at_all)], 1, "time", 1
         ),
         "an instant is passed over": Planted(
             [InCode(f"{_SERVICES}.scheduler.planner:plan", mistakes.pass_over_some)], 1, "calm"
         ),
         "a firing has a run too many": Planted(
-            [InCode(f"{_STORE}.definitions.firing:Recorder._write_rows", mistakes.one_run_more)], 2, "calm"
+            [InCode(f"{_STORE}.definitions.jobs:Jobs._insert_runs", mistakes.one_run_more)], 2, "calm"
         ),
         "a cancel is forgotten": Planted(
             [InQuery("endings", "request_cancel", "coalesce(cancel_requested_at, ?1)", "NULL")], 18, "calm", 8

@@ -103,7 +103,7 @@ WHERE seq IN (SELECT seq FROM runs WHERE blocked_on = ?2 AND namespace = ?1 ORDE
               LIMIT (SELECT max(capacity - used, 0) FROM gates WHERE namespace = ?1 AND name = ?2));
 
 -- end_firing: what a run of a firing came to
-UPDATE firings SET outcome = ?1, reason = ?2, finished_at = ?3 WHERE job_id = ?4 AND fire_at = ?5 AND region = ?6 AND idx = ?7;
+UPDATE firings SET outcome = ?5, reason = ?6, finished_at = ?7 WHERE job_id = ?1 AND fire_at = ?2 AND region = ?3 AND idx = ?4;
 
 -- downstream_jobs: the jobs that fire after some jobs
 SELECT upstream_id, job_id FROM upstreams WHERE upstream_id IN (SELECT value FROM json_each(?));

@@ -10,7 +10,7 @@ UPDATE jobs SET next_fire_at = column4, fired = fired + 1, last_fire_at = max(co
 FROM (VALUES :rows) WHERE id = column1 AND version = column2 AND next_fire_at IS column3 AND paused_at IS NULL;
 
 -- fired_before: do not count instants that were in the ledger already
-UPDATE jobs SET fired = fired - ?1 WHERE id = ?2;
+UPDATE jobs SET fired = fired - ?2 WHERE id = ?1;
 
 -- fired_by_hand: remember when a job fired last
 UPDATE jobs SET last_fire_at = max(?2, coalesce(last_fire_at, 0)) WHERE id = ?1;
@@ -26,15 +26,15 @@ SELECT * FROM (VALUES :rows) WHERE true ON CONFLICT (job_id, fire_at, region, id
 -- is_recorded: whether an instant of a job is in the ledger
 SELECT 1 FROM firings WHERE job_id = ? AND fire_at = ? LIMIT 1;
 
--- unfinished: runs of a job in a region that have not ended, oldest first
-SELECT id FROM runs WHERE job_id = ?1
-  AND CASE WHEN instr(options, '"home_region":') > 0 THEN json_extract(options, '$.home_region') ELSE region END = ?2 ORDER BY seq;
+-- unfinished: runs of jobs that have not ended, oldest first
+SELECT job_id, CASE WHEN instr(options, '"home_region":') > 0 THEN json_extract(options, '$.home_region') ELSE region END, id
+FROM runs WHERE job_id IN (SELECT value FROM json_each(?)) ORDER BY seq;
 
 -- outcomes: what the runs of one firing came to so far
 SELECT outcome FROM firings WHERE job_id = ? AND fire_at = ?;
 
 -- consume: remember which upstream firing was used
-UPDATE upstreams SET consumed_at = ? WHERE job_id = ? AND upstream_id = ?;
+UPDATE upstreams SET consumed_at = ?3 WHERE job_id = ?1 AND upstream_id = ?2;
 
 -- by_request: the first row of the firing that a request made
 SELECT job_id, fire_at, region, idx, kind, outcome, reason, run_id, request_id, last_at, count, created_at, finished_at
@@ -66,13 +66,15 @@ FROM (SELECT id, name FROM jobs WHERE namespace = ?1 ORDER BY name LIMIT ?5) AS 
 CROSS JOIN firings AS f ON f.job_id = j.id AND f.fire_at >= ?3 AND f.fire_at < ?4 AND f.run_id = ?2
 LIMIT 1;
 
--- recede: let a row for a stretch of instants begin after its first one, which is about to have a row of its own
+-- recede: let rows for stretches of instants begin after their first one, which is about to have a row of its own
 UPDATE firings SET fire_at = fire_at + 1, count = max(count - 1, 0)
-WHERE job_id = ? AND fire_at = ? AND last_at > fire_at AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
+WHERE job_id = ? AND fire_at IN (SELECT value FROM json_each(?)) AND last_at > fire_at AND outcome IN ('missed', 'skipped')
+  AND run_id IS NULL AND request_id IS NULL;
 
--- make_room: take an instant out of the ledger that came to nothing
+-- make_room: take instants out of the ledger that came to nothing
 DELETE FROM firings
-WHERE job_id = ? AND fire_at = ? AND outcome IN ('missed', 'skipped') AND run_id IS NULL AND request_id IS NULL;
+WHERE job_id = ? AND fire_at IN (SELECT value FROM json_each(?)) AND outcome IN ('missed', 'skipped') AND run_id IS NULL
+  AND request_id IS NULL;
 
 -- unknown_tasks: those of some tasks (namespace, name) that no worker has known lately, though some worker of the namespace lives
 SELECT json_extract(asked.value, '$[0]'), json_extract(asked.value, '$[1]') FROM json_each(?1) AS asked
