@@ -255,7 +255,7 @@ class KafkaServer(BrokerServer):
     async def _dead_letters(self) -> set[bytes]:
         broker, found = self._open(), set()
         left = sum((await broker.lag(["jobs.dlq"])).values())
-        consumer = AIOKafkaConsumer("jobs.dlq", auto_offset_reset="earliest", **broker._link.options())
+        consumer = AIOKafkaConsumer("jobs.dlq", auto_offset_reset="earliest", **broker.link.options())
         await consumer.start()
         while left > 0:
             for records in (await consumer.getmany(timeout_ms=1_000)).values():

@@ -65,16 +65,16 @@ class KafkaBroker:
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         options = (*OPTIONS, *LAYOUT_OPTIONS, "group", "records", "dead_letters", "commit")
-        self._link = KafkaLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
-        self._layout = Layout(self._link.url, NAMING, BANDS)
-        self._publishers = PerLoop(partial(KafkaPublisher, self._link), KafkaPublisher.close)
-        self._partitions = self._link.url.number("partitions", PARTITIONS)
-        prefix, words = self._link.url.options.get("prefix", ""), self._link.url.options
-        self._group = prefix + words.get("group", GROUP)
+        self.link = KafkaLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
+        self._layout = Layout(self.link.url, NAMING, BANDS)
+        self._publishers = PerLoop(partial(KafkaPublisher, self.link), KafkaPublisher.close)
+        self._partitions = self.link.url.number("partitions", PARTITIONS)
+        prefix, words = self.link.url.options.get("prefix", ""), self.link.url.options
+        self.group = prefix + words.get("group", GROUP)
         self._dead_letters = prefix + words.get("dead_letters", DEAD_LETTERS)
-        self._records = self._link.url.number("records", RECORDS, most=10_000)
-        self._count = context.count
-        after_work = self._link.url.choice("commit", COMMITS, COMMITS[0]) == "after_work"
+        self.records = self.link.url.number("records", RECORDS, most=10_000)
+        self.count = context.count
+        after_work = self.link.url.choice("commit", COMMITS, COMMITS[0]) == "after_work"
         self.capabilities = Capabilities(
             releases=False, priorities=False, key_order=True, deduplicates=False, acks_after_work=after_work
         )
@@ -93,13 +93,11 @@ class KafkaBroker:
         topics = self._layout.of_worker(worker)
         publisher = await self._publishers.get()
         await publisher.create({topic.name: self._partitions for topic in topics})
-        subscription = _KafkaSubscription(
-            self._link, topics, self._group, self._records, on_arrival, self._bury, self._count
-        )
+        subscription = _KafkaSubscription(self, topics, on_arrival)
         await subscription.start()
         return subscription
 
-    async def _bury(self, record: Any) -> None:
+    async def bury(self, record: Any) -> None:
         """Put what cannot be read where a person finds it."""
         publisher = await self._publishers.get()
         origin = [("topic", record.topic.encode()), ("offset", str(record.offset).encode())]
@@ -119,13 +117,13 @@ class KafkaBroker:
         """The lag of each partition of these topics; topics that do not exist are left out."""
         publisher = await self._publishers.get()
         _, admin = await publisher.ready()
-        async with self._link.explained(), asyncio.timeout(CONNECT_S):
+        async with self.link.explained(), asyncio.timeout(CONNECT_S):
             topics = sorted(set(topics) & set(await admin.list_topics()))
         if not topics:
             return {}
-        consumer = AIOKafkaConsumer(*topics, **self._link.options())  # Without a group: it commits nothing.
+        consumer = AIOKafkaConsumer(*topics, **self.link.options())  # Without a group: it commits nothing.
         try:
-            async with self._link.explained(), asyncio.timeout(CONNECT_S):
+            async with self.link.explained(), asyncio.timeout(CONNECT_S):
                 await consumer.start()
                 partitions = [
                     TopicPartition(topic, number)
@@ -134,7 +132,7 @@ class KafkaBroker:
                 ]
                 ends = await consumer.end_offsets(partitions)
                 begins = await consumer.beginning_offsets(partitions)
-                committed = await admin.list_consumer_group_offsets(self._group, partitions=partitions)
+                committed = await admin.list_consumer_group_offsets(self.group, partitions=partitions)
         finally:
             await consumer.stop()
         done = {each: max(begins[each], committed[each].offset if each in committed else 0) for each in partitions}
@@ -144,8 +142,8 @@ class KafkaBroker:
         publisher = await self._publishers.get()
         try:
             _, admin = await publisher.ready()
-            async with self._link.explained():
-                await bounded(admin.describe_cluster(), self._link.timeout_s)
+            async with self.link.explained():
+                await bounded(admin.describe_cluster(), self.link.timeout_s)
         except BrokerUnavailable:
             await publisher.close()
             raise
@@ -165,23 +163,11 @@ _NO_HEADERS: Final[list[tuple[str, bytes]]] = []
 class _KafkaSubscription(ConsumerRebalanceListener):
     """A member of the group. Partitions are paused while the worker has no room."""
 
-    def __init__(
-        self,
-        link: KafkaLink,
-        topics: Sequence[Destination],
-        group: str,
-        records: int,
-        on_arrival: Callable[[], None],
-        bury: Callable[[Any], Any],
-        count: Callable[[str, str], None],
-    ) -> None:
-        self._link = link
+    def __init__(self, broker: KafkaBroker, topics: Sequence[Destination], on_arrival: Callable[[], None]) -> None:
+        self._broker = broker
+        self._link = broker.link
         self._bands = {topic.name: topic.band for topic in topics}
-        self._group = group
-        self._records = records
         self._on_arrival = on_arrival
-        self._bury = bury
-        self._count = count
         self._inbox = Inbox(on_arrival)
         self._consumer: AIOKafkaConsumer | None = None
         self._pulse: Pulse | None = None
@@ -212,8 +198,8 @@ class _KafkaSubscription(ConsumerRebalanceListener):
             raise self._link.unavailable(trouble)
         taken = self._inbox.take(limit, priorities)
         # What is left in the inbox is of other priorities, and must not keep these from arriving.
-        room = min(limit, self._records)
-        room = min(room + len(self._inbox), max(room, self._records))
+        room = min(limit, self._broker.records)
+        room = min(room + len(self._inbox), max(room, self._broker.records))
         self._room |= {topic: room for topic, band in self._bands.items() if band.holds(priorities)}
         if len(self._inbox) < room:
             self._asked.set()
@@ -245,7 +231,7 @@ class _KafkaSubscription(ConsumerRebalanceListener):
 
     async def _connect(self) -> AIOKafkaConsumer:
         consumer = AIOKafkaConsumer(
-            group_id=self._group,
+            group_id=self._broker.group,
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             session_timeout_ms=SESSION_MS,
@@ -329,8 +315,8 @@ class _KafkaSubscription(ConsumerRebalanceListener):
         try:
             run_id, token, priority = decode(record.value or b"")
         except ValueError:
-            self._count("deliveries", "unreadable")
-            await self._bury(record)
+            self._broker.count("deliveries", "unreadable")
+            await self._broker.bury(record)
             self._finish(partition, record.offset)
             return
         receipt, sent_at = _Receipt(partition, record.offset), record.timestamp * MILLISECOND

@@ -177,12 +177,12 @@ class RabbitMqBroker:
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         options = (*OPTIONS, *LAYOUT_OPTIONS, "queues", "exchange", "dead_letters", "prefetch")
-        self._link = AmqpLink(url, "broker", options, BrokerUnavailable)
-        self._topology = _Topology(self._link)
-        self._layout = Layout(self._link.url, NAMING, "each" if self._topology.kind == "quorum" else "1-10")
-        self._prefetch = self._link.url.number("prefetch", PREFETCH, most=10_000)
-        self._publishers = PerLoop(partial(_Publisher, self._link, self._topology, context.clock.now), _Publisher.close)
-        self._count = context.count
+        self.link = AmqpLink(url, "broker", options, BrokerUnavailable)
+        self.topology = _Topology(self.link)
+        self._layout = Layout(self.link.url, NAMING, "each" if self.topology.kind == "quorum" else "1-10")
+        self.prefetch = self.link.url.number("prefetch", PREFETCH, most=10_000)
+        self._publishers = PerLoop(partial(_Publisher, self.link, self.topology, context.clock.now), _Publisher.close)
+        self.count = context.count
 
     async def publish(self, notices: Sequence[Notice]) -> None:
         publisher = await self._publishers.get()
@@ -191,16 +191,14 @@ class RabbitMqBroker:
 
     async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
         queues = self._layout.of_worker(worker)
-        subscription = _RabbitMqSubscription(
-            self._link, self._topology, queues, on_arrival, self._prefetch, self._count
-        )
+        subscription = _RabbitMqSubscription(self, queues, on_arrival)
         await subscription.start()
         return subscription
 
     async def depth(self) -> Sequence[Depth]:
         publisher = await self._publishers.get()
         return [
-            Depth(queue.place, await publisher.call(partial(self._topology.declare, names=[name])), name)
+            Depth(queue.place, await publisher.call(partial(self.topology.declare, names=[name])), name)
             for name, queue in self._layout.names().items()
         ]
 
@@ -227,21 +225,11 @@ class _Consumer(NamedTuple):
 class _RabbitMqSubscription:
     """Consumes on its own connection, which is made anew whenever it is lost."""
 
-    def __init__(
-        self,
-        link: AmqpLink,
-        topology: _Topology,
-        queues: Sequence[Destination],
-        on_arrival: Callable[[], None],
-        most: int,
-        count: Callable[[str, str], None],
-    ) -> None:
-        self._link = link
-        self._topology = topology
+    def __init__(self, broker: RabbitMqBroker, queues: Sequence[Destination], on_arrival: Callable[[], None]) -> None:
+        self._broker = broker
+        self._link = broker.link
         self._queues = queues
         self._on_arrival = on_arrival
-        self._most = most
-        self._count = count
         self._inbox = Inbox(on_arrival, self._pause)
         self._trouble = "not connected yet"
         self._pulse: Pulse | None = None
@@ -285,7 +273,7 @@ class _RabbitMqSubscription:
         """Consume what the worker asks for. A prefetch that is much too small is raised, and one that is used up by
         priorities that the worker does not ask for now: they would keep the others from arriving."""
         waiting = max(len(self._inbox), self._left)
-        prefetch = max(1, min(limit + waiting, self._most))
+        prefetch = max(1, min(limit + waiting, self._broker.prefetch))
         for queue in self._queues:
             wanted = self._wanted.get(queue.name, 0)
             small = wanted * 2 <= prefetch or wanted <= waiting
@@ -367,7 +355,7 @@ class _RabbitMqSubscription:
         """Consume until the connection is lost."""
         channel = await open_channel(connection, confirms=False)
         control = await open_channel(connection, confirms=False)
-        await self._topology.declare(control, [queue.name for queue in self._queues])
+        await self._broker.topology.declare(control, [queue.name for queue in self._queues])
         channel.on_consumer_cancel_callbacks.add(self._on_cancelled)
         pulse = Pulse(lambda: control.basic_qos(prefetch_count=0), self._link.timeout_s, GIVE_UP_S)
         tasks = [
@@ -419,7 +407,7 @@ class _RabbitMqSubscription:
         try:
             run_id, token, priority = decode(message.body)
         except ValueError:
-            self._count("deliveries", "unreadable")
+            self._broker.count("deliveries", "unreadable")
             with suppress(AMQPError):
                 await message.channel.basic_reject(tag, requeue=False)
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from email.utils import parsedate_to_datetime
 from functools import partial
 from hashlib import sha1
@@ -65,19 +65,20 @@ class SqsBroker:
 
     def __init__(self, url: str, context: AdapterContext) -> None:
         options = (*OPTIONS, *LAYOUT_OPTIONS, "fifo", "visibility", "dead_letters", "pulse", "receives", "commit")
-        self._link = SqsLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
-        words = self._link.url
+        self.link = SqsLink(url, "broker", options, BrokerUnavailable, TIMEOUT)
+        words = self.link.url
         self._fifo = words.choice("fifo", ("yes", "no"), "no") == "yes"
+        self._kind = {"FifoQueue": "true"} if self._fifo else {}
         self._layout = Layout(words, NAMING)
-        self._visibility_s = max(1, round(words.seconds("visibility", VISIBILITY)))
-        self._pulse_s = words.seconds("pulse", PULSE)
+        self.visibility_s = max(1, round(words.seconds("visibility", VISIBILITY)))
+        self.pulse_s = words.seconds("pulse", PULSE)
         self._receives = words.number("receives", MOST_RECEIVES, most=1_000)
         self._dead_letters = self._suffixed(
             words.options.get("prefix", "") + words.options.get("dead_letters", DEAD_LETTERS)
         )
-        self._clients = PerLoop(partial(SqsClient, self._link), SqsClient.close)
+        self._clients = PerLoop(partial(SqsClient, self.link), SqsClient.close)
         self._clock = context.clock
-        self._count = context.count
+        self.count = context.count
         self.capabilities = Capabilities(
             priorities=False,
             key_order=self._fifo,
@@ -85,10 +86,6 @@ class SqsBroker:
             deduplicates=False,
             acks_after_work=words.choice("commit", COMMITS, COMMITS[0]) == "after_work",
         )
-
-    def _attributes(self) -> dict[str, str]:
-        attributes = {"VisibilityTimeout": str(self._visibility_s), "ReceiveMessageWaitTimeSeconds": str(LONG_POLL_S)}
-        return attributes | ({"FifoQueue": "true"} if self._fifo else {})
 
     def _suffixed(self, name: str) -> str:
         return name + ".fifo" if self._fifo else name
@@ -100,10 +97,10 @@ class SqsBroker:
             name = self._suffixed(self._layout.destination(notice).name)
             entries.setdefault(name, []).append({"MessageBody": encode(notice).decode(), **self._ordered(notice)})
         for name, some in entries.items():
-            await self._prepare(client, name)
+            await self.prepare(client, name)
             failed = await client.batch(name, "send_message_batch", some)
             if failed:
-                raise self._link.unavailable(
+                raise self.link.unavailable(
                     f"{len(failed)} messages were refused: {failed[0].get('Message', failed[0])}"
                 )
 
@@ -117,36 +114,25 @@ class SqsBroker:
             "MessageDeduplicationId": _allowed(named),
         }
 
-    async def _prepare(self, client: SqsClient, name: str) -> None:
+    async def prepare(self, client: SqsClient, name: str) -> None:
         """Make a queue that does not exist, and the dead-letter queue that it refers to."""
         if client.knows(name):
             return
-        attributes = self._attributes()
-        await client.find(self._dead_letters, {"FifoQueue": "true"} if self._fifo else {})
-        answer = await client.on_queue(self._dead_letters, "get_queue_attributes", AttributeNames=["QueueArn"])
+        answer = await self._find_dead_letters(client)
         redrive = {"deadLetterTargetArn": answer["Attributes"]["QueueArn"], "maxReceiveCount": self._receives}
-        await client.find(name, {**attributes, "RedrivePolicy": json.dumps(redrive)})
+        times = {"VisibilityTimeout": str(self.visibility_s), "ReceiveMessageWaitTimeSeconds": str(LONG_POLL_S)}
+        await client.find(name, {**self._kind, **times, "RedrivePolicy": json.dumps(redrive)})
 
     async def subscribe(self, worker: Worker, on_arrival: Callable[[], None]) -> Subscription:
         client = await self._clients.get()
         queues = [each._replace(name=self._suffixed(each.name)) for each in self._layout.of_worker(worker)]
         for queue in queues:
-            await self._prepare(client, queue.name)
-        subscription = _SqsSubscription(
-            self._link,
-            client,
-            queues,
-            self._visibility_s,
-            self._pulse_s,
-            on_arrival,
-            self._bury,
-            self._prepare,
-            self._count,
-        )
+            await self.prepare(client, queue.name)
+        subscription = _SqsSubscription(self, client, queues, on_arrival)
         subscription.start()
         return subscription
 
-    async def _bury(self, client: SqsClient, body: str) -> None:
+    async def bury(self, client: SqsClient, body: str) -> None:
         """Put what cannot be read where a person finds it."""
         digest = sha1(body.encode(), usedforsecurity=False).hexdigest()
         ordered: dict[str, Any] = {"MessageGroupId": "unreadable", "MessageDeduplicationId": digest}
@@ -157,17 +143,16 @@ class SqsBroker:
         depths: list[Depth] = []
         for queue in self._layout.names().values():
             name, asked = self._suffixed(queue.name), ["ApproximateNumberOfMessages"]
-            await self._prepare(client, name)
+            await self.prepare(client, name)
             answer = await client.on_queue(name, "get_queue_attributes", AttributeNames=asked)
             depths.append(Depth(queue.place, int(answer["Attributes"]["ApproximateNumberOfMessages"]), name))
         return depths
 
     async def ping(self) -> None:
-        await self._ask()
+        await self._find_dead_letters(await self._clients.get())
 
-    async def _ask(self) -> Any:
-        client = await self._clients.get()
-        await client.find(self._dead_letters, {"FifoQueue": "true"} if self._fifo else {})
+    async def _find_dead_letters(self, client: SqsClient) -> Any:
+        await client.find(self._dead_letters, self._kind)
         return await client.on_queue(self._dead_letters, "get_queue_attributes", AttributeNames=["QueueArn"])
 
     async def close(self) -> None:
@@ -175,7 +160,7 @@ class SqsBroker:
 
     async def describe(self) -> ServerFacts:
         """See `adapter.Describes`. SQS has no version; each of its answers states the time, in seconds."""
-        answer = await self._ask()
+        answer = await self._find_dead_letters(await self._clients.get())
         date = answer["ResponseMetadata"]["HTTPHeaders"].get("date")
         now = None if date is None else round(parsedate_to_datetime(date).timestamp() * SECOND) + SECOND // 2
         return ServerFacts("SQS, which has no version", now)
@@ -192,24 +177,11 @@ class _SqsSubscription:
     """Polls each queue while the worker asks."""
 
     def __init__(
-        self,
-        link: SqsLink,
-        client: SqsClient,
-        queues: Sequence[Destination],
-        visibility_s: int,
-        pulse_s: float,
-        on_arrival: Callable[[], None],
-        bury: Callable[[SqsClient, str], Awaitable[None]],
-        prepare: Callable[[SqsClient, str], Awaitable[None]],
-        count: Callable[[str, str], None],
+        self, broker: SqsBroker, client: SqsClient, queues: Sequence[Destination], on_arrival: Callable[[], None]
     ) -> None:
-        self._link = link
+        self._broker = broker
         self._client = client
         self._queues = queues
-        self._visibility_s = visibility_s
-        self._bury = bury
-        self._prepare = prepare
-        self._count = count
         self._on_arrival = on_arrival
         self._inbox = Inbox(on_arrival, self._give_back)
         self._room: dict[str, int] = {}
@@ -217,7 +189,7 @@ class _SqsSubscription:
         self._left = 0
         """How many the worker had left in the inbox when they went back last."""
         self._troubles: dict[str, str] = {}
-        self._pulse = Pulse(self._ask, link.timeout_s, GIVE_UP_S, pulse_s)
+        self._pulse = Pulse(self._ask, broker.link.timeout_s, GIVE_UP_S, broker.pulse_s)
         self._held: dict[str, _Receipt] = {}
         """What was received and neither deleted nor given back, by handle."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -235,13 +207,13 @@ class _SqsSubscription:
         task.add_done_callback(self._tasks.discard)
 
     async def _ask(self) -> None:
-        await self._prepare(self._client, self._queues[0].name)
+        await self._broker.prepare(self._client, self._queues[0].name)
         await self._client.on_queue(self._queues[0].name, "get_queue_attributes", AttributeNames=["QueueArn"])
 
     async def receive(self, limit: int, priorities: Sequence[int] = PRIORITIES) -> list[Delivery]:
         trouble = self._pulse.trouble or next(iter(self._troubles.values()), "")
         if trouble:
-            raise self._link.unavailable(trouble)
+            raise self._broker.link.unavailable(trouble)
         taken = self._inbox.take(limit, priorities)
         if taken and not self._inbox:
             self._left = 0
@@ -269,15 +241,11 @@ class _SqsSubscription:
             self._held.pop(_receipt(delivery).handle, None)
 
     async def extend(self, deliveries: Sequence[Delivery]) -> None:
-        await self._hide(deliveries, lambda _: self._visibility_s)
+        await self._hide(deliveries, lambda _: self._broker.visibility_s)
 
     async def close(self) -> None:
         await end(list(self._tasks))
-        held = [Delivery("", 0, receipt) for receipt in self._held.values()]
-        try:
-            await self._hide(held, lambda _: 0)
-        except BrokerUnavailable:
-            return  # They come again after their visibility timeout.
+        await self._return([Delivery("", 0, receipt) for receipt in self._held.values()])
 
     async def _hide(self, deliveries: Sequence[Delivery], seconds: Callable[[_Receipt], int]) -> None:
         for queue, receipts in self._by_queue(deliveries).items():
@@ -318,7 +286,7 @@ class _SqsSubscription:
             # After an error the answer comes at once, so that the end of the trouble is known soon.
             wait_s = 0 if queue.name in self._troubles else LONG_POLL_S
             try:
-                await self._prepare(self._client, queue.name)
+                await self._broker.prepare(self._client, queue.name)
                 await self._fetch(queue, min(room, AT_ONCE), wait_s)
             except BrokerUnavailable as error:
                 self._troubles[queue.name] = str(error)
@@ -334,7 +302,7 @@ class _SqsSubscription:
             wait_s=wait_s,
             MaxNumberOfMessages=room,
             WaitTimeSeconds=wait_s,
-            VisibilityTimeout=self._visibility_s,
+            VisibilityTimeout=self._broker.visibility_s,
             AttributeNames=["ApproximateReceiveCount", "SentTimestamp"],
         )
         for message in answer.get("Messages", ()):
@@ -345,8 +313,8 @@ class _SqsSubscription:
             try:
                 run_id, token, priority = decode(message["Body"])
             except ValueError:
-                self._count("deliveries", "unreadable")
-                await self._bury(self._client, message["Body"])
+                self._broker.count("deliveries", "unreadable")
+                await self._broker.bury(self._client, message["Body"])
                 await self.ack([Delivery("", 0, receipt)])
                 continue
             self._held[receipt.handle] = receipt

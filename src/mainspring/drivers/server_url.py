@@ -6,15 +6,15 @@ scheme://user:password@host1:port,host2/path?option=value
 from __future__ import annotations
 
 import ssl
-from collections.abc import Collection, Mapping
-from contextlib import suppress
-from typing import Final
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import ClassVar, Final
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import msgspec
 
 from mainspring.core.instants import SECOND, parse_duration
-from mainspring.errors import InvalidInput
+from mainspring.errors import BackendUnavailable, InvalidInput
 from mainspring.process.urls import show_url
 
 TLS_OPTIONS: Final = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs")
@@ -55,6 +55,31 @@ class ServerUrl(msgspec.Struct, frozen=True, kw_only=True):
     def seconds(self, option: str, default: str) -> float:
         """The value of an option that is a duration, such as 250ms."""
         return parse_duration(self.options.get(option, default), f"{self.field}: {option}") / SECOND
+
+
+class ServerLink:
+    """A server or cluster, as its URL names it. What fails there is raised as `unavailable`, and names it."""
+
+    errors: ClassVar[tuple[type[Exception], ...]]
+    """What the library raises about the server."""
+
+    def __init__(self, url: ServerUrl, unavailable: type[BackendUnavailable], timeout: str) -> None:
+        """`timeout`: how long an answer may take, unless the URL says otherwise."""
+        self.url = url
+        self.timeout_s = url.seconds("timeout", timeout)
+        self._unavailable = unavailable
+
+    def unavailable(self, why: str) -> BackendUnavailable:
+        """The error that says why the server could not do it."""
+        return self._unavailable(f"{self.url.shown}: {why}")
+
+    @asynccontextmanager
+    async def explained(self) -> AsyncIterator[None]:
+        """What the body raises about the server is raised as unavailable."""
+        try:
+            yield
+        except self.errors as error:
+            raise self.unavailable(describe(error)) from error
 
 
 def read_server_url(url: str, field: str, *, port: int, options: Collection[str]) -> ServerUrl:

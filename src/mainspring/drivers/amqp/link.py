@@ -19,8 +19,9 @@ from aiormq.exceptions import AMQPError
 from yarl import URL
 
 from mainspring.core.answers import ServerFacts
-from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerLink, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
+from mainspring.process.background import is_cancelled
 
 TIMEOUT: Final = "250ms"
 """How long an answer may take, unless the URL says otherwise: the store answers sooner."""
@@ -33,34 +34,28 @@ OPTIONS: Final = ("timeout", "prefix", "heartbeat", *TLS_OPTIONS)
 logging.getLogger("aiormq").setLevel(logging.CRITICAL)
 
 
-class AmqpLink:
-    """Opens connections. Errors are raised as `unavailable`, and name the server."""
+class AmqpLink(ServerLink):
+    """Opens connections."""
+
+    errors = (AMQPError, OSError, RuntimeError)
 
     def __init__(self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable]) -> None:
-        self.url = read_server_url(url, field, port=5671 if url.startswith("amqps") else 5672, options=options)
-        self.timeout_s = self.url.seconds("timeout", TIMEOUT)
+        port = 5671 if url.startswith("amqps") else 5672
+        super().__init__(read_server_url(url, field, port=port, options=options), unavailable, TIMEOUT)
         self._heartbeat = self.url.number("heartbeat", HEARTBEAT_S)
-        self._unavailable = unavailable
         self._tls = make_tls(self.url.options) if self.url.scheme == "amqps" else None
         self._next = 0
 
     @asynccontextmanager
     async def explained(self) -> AsyncIterator[None]:
-        """What the body raises about the server is raised as unavailable."""
         try:
-            yield
-        except (AMQPError, OSError, TimeoutError, RuntimeError) as error:
-            raise self.unavailable(describe(error)) from error
+            async with super().explained():
+                yield
         except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
+            if is_cancelled():
                 raise
             # The client cancels the futures of a connection that it loses.
             raise self.unavailable("the connection was lost") from error
-
-    def unavailable(self, why: str) -> BackendUnavailable:
-        """The error that says why the server could not do it."""
-        return self._unavailable(f"{self.url.shown}: {why}")
 
     async def connect(self, purpose: str) -> AbstractConnection:
         """A connection to the first node that answers; the next call begins with the next node."""

@@ -7,15 +7,15 @@ sqs://key:secret@local?endpoint=http://127.0.0.1:9324     another server
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from aiobotocore.config import AioConfig
 from aiobotocore.session import get_session
 from botocore.exceptions import BotoCoreError, ClientError
 
-from mainspring.drivers.server_url import TLS_OPTIONS, describe, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerLink, read_server_url
 from mainspring.errors import BackendUnavailable
 
 AT_ONCE: Final = 10
@@ -29,27 +29,15 @@ OPTIONS: Final = ("timeout", "prefix", "endpoint", *TLS_OPTIONS)
 _GONE: Final = ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist")
 
 
-class SqsLink:
-    """Makes clients. Errors are raised as `unavailable`, and name the server."""
+class SqsLink(ServerLink):
+    """Makes clients."""
+
+    errors = (BotoCoreError, ClientError, OSError)
 
     def __init__(
         self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable], timeout: str
     ) -> None:
-        self.url = read_server_url(url, field, port=443, options=options)
-        self.timeout_s = self.url.seconds("timeout", timeout)
-        self._unavailable = unavailable
-
-    def unavailable(self, why: str) -> BackendUnavailable:
-        """The error that says why the server could not do it."""
-        return self._unavailable(f"{self.url.shown}: {why}")
-
-    @asynccontextmanager
-    async def explained(self) -> AsyncIterator[None]:
-        """What the body raises about the server is raised as unavailable."""
-        try:
-            yield
-        except (BotoCoreError, ClientError, OSError, TimeoutError) as error:
-            raise self.unavailable(describe(error)) from error
+        super().__init__(read_server_url(url, field, port=443, options=options), unavailable, timeout)
 
     def make_client(self) -> Any:
         """A client, to be entered as an asynchronous context."""

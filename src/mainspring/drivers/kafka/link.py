@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import lru_cache
 from random import randrange
 from typing import Any, Final, TypeVar
@@ -22,7 +21,7 @@ from aiokafka.partitioner import murmur2
 from aiokafka.protocol.admin import ApiVersionRequest
 
 from mainspring.core.answers import ServerFacts
-from mainspring.drivers.server_url import TLS_OPTIONS, describe, make_tls, read_server_url
+from mainspring.drivers.server_url import TLS_OPTIONS, ServerLink, make_tls, read_server_url
 from mainspring.errors import BackendUnavailable
 
 T = TypeVar("T")
@@ -48,15 +47,15 @@ _NOT_ALLOWED: Final = (29, 31)
 logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
 
 
-class KafkaLink:
-    """Makes clients. Errors are raised as `unavailable`, and name the cluster."""
+class KafkaLink(ServerLink):
+    """Makes clients."""
+
+    errors = (KafkaError, OSError)
 
     def __init__(
         self, url: str, field: str, options: Collection[str], unavailable: type[BackendUnavailable], timeout: str
     ) -> None:
-        self.url = read_server_url(url, field, port=9092, options=options)
-        self.timeout_s = self.url.seconds("timeout", timeout)
-        self._unavailable = unavailable
+        super().__init__(read_server_url(url, field, port=9092, options=options), unavailable, timeout)
         self._replication = self.url.number("replication", 0, least=0, most=100)
         tls, login = self.url.scheme == "kafkas", self.url.username is not None
         self._options: dict[str, Any] = {
@@ -76,18 +75,6 @@ class KafkaLink:
     def options(self) -> dict[str, Any]:
         """What every client of the library is constructed with."""
         return dict(self._options)
-
-    def unavailable(self, why: str) -> BackendUnavailable:
-        """The error that says why the cluster could not do it."""
-        return self._unavailable(f"{self.url.shown}: {why}")
-
-    @asynccontextmanager
-    async def explained(self) -> AsyncIterator[None]:
-        """What the body raises about the cluster is raised as unavailable."""
-        try:
-            yield
-        except (KafkaError, OSError, TimeoutError) as error:
-            raise self.unavailable(describe(error)) from error
 
     async def create_topics(self, admin: AIOKafkaAdminClient, topics: Mapping[str, int]) -> None:
         """Make topics that do not exist, with these numbers of partitions, on up to three brokers unless the URL says
