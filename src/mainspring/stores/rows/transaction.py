@@ -21,6 +21,10 @@ class Transaction(Protocol):
     events: list[Event]
     changed: bool
 
+    @property
+    def given(self) -> Instant | None:
+        """What a statement takes that goes by the store's own clock."""
+
     def fetch(self, query: str, *values: Any) -> Awaitable[Sequence[Row]]:
         """All rows."""
 

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue
 from mainspring.core.ids import time_of
 from mainspring.core.instants import EARLIEST, LATEST, MILLISECOND, MINUTE, Instant
-from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, TermRecord
+from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, TermRecord, Worker
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
@@ -21,6 +21,7 @@ from mainspring.store import MOST_COUNTED, JobOrder
 from mainspring.stores.rows.job_rows import first_place, read_calendars, read_firing, read_job, read_jobs, unknown_jobs
 from mainspring.stores.rows.run_rows import SUBMIT
 from mainspring.stores.rows.term_rows import node_of
+from mainspring.stores.rows.worker_rows import read_announced, read_worker
 from mainspring.stores.sql import load_queries
 
 DISORDER = MINUTE
@@ -37,6 +38,7 @@ class StoredViews(ABC):
     _jobs: Mapping[str, str]
     _firings: Mapping[str, str]
     _runs: Mapping[str, str]
+    _work: Mapping[str, str]
     _leases: Mapping[str, str]
     _events: Mapping[str, str]
     _insight: Mapping[str, str]
@@ -47,7 +49,7 @@ class StoredViews(ABC):
         if dialect:
             load = partial(load_queries, dialect)
             cls._jobs, cls._firings, cls._runs = load("jobs"), load("firings"), load("runs")
-            cls._leases, cls._events = load("leases"), load("events")
+            cls._leases, cls._events, cls._work = load("leases"), load("events"), load("work")
             cls._insight, cls._api = load("insight"), load("api")
 
     @abstractmethod
@@ -147,6 +149,13 @@ class StoredViews(ABC):
         if not rows:
             raise NotFound(f"there is no gate {gate}")
         return rows[0][0], rows[0][1]
+
+    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
+        query, which = (self._work["workers"], ()) if worker_id is None else (self._work["worker"], (worker_id,))
+        return [read_worker(row) for row in await self._few_rows(query, namespace, *which)]
+
+    async def announced(self, namespace: str, task: str) -> list[Worker]:
+        return [read_announced(row) for row in await self._few_rows(self._work["announced"], namespace, task)]
 
     async def terms(self, name: str | None, limit: int) -> list[TermRecord]:
         return [TermRecord(*row) for row in await self._few_rows(self._leases["terms"], name, limit)]

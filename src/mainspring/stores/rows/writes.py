@@ -1,6 +1,7 @@
 """Writes of a few statements each, written once for every dialect: a store says only how it runs a transaction.
 
-Answers to repeated requests, rate limits, revoked tokens and the audit trail; paused queues; positions of events.
+Answers to repeated requests, rate limits, revoked tokens and the audit trail; paused queues; workers that are to drain;
+positions of events.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ from typing import Any, TypeVar
 from mainspring.core.answers import Change, PausedQueue, Reply, Reserved
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
-from mainspring.core.model import Event
+from mainspring.core.model import Event, Worker
 from mainspring.errors import Conflict
 from mainspring.store import Audit
 from mainspring.stores.rows.job_rows import queue_event
 from mainspring.stores.rows.trail import audited, note
 from mainspring.stores.rows.transaction import Transaction
+from mainspring.stores.rows.worker_rows import read_worker
 from mainspring.stores.sql import load_queries
 
 T = TypeVar("T")
@@ -29,6 +31,7 @@ class StoredWrites(ABC):
     _api: Mapping[str, str]
     _events: Mapping[str, str]
     _insight: Mapping[str, str]
+    _work: Mapping[str, str]
 
     @abstractmethod
     async def _change(
@@ -110,6 +113,15 @@ class StoredWrites(ABC):
             return None if row is None else PausedQueue(*row)
 
         return await self._change(audited(work, audit))
+
+    async def request_drain(
+        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
+    ) -> Worker | None:
+        async def work(tx: Transaction) -> Worker | None:
+            row = await tx.fetchrow(self._work["request_drain"], namespace, worker_id, tx.given)
+            return None if row is None else read_worker(row)
+
+        return await self._change(audited(work, audit), quick=True)
 
     async def position_at(self, instant: Instant) -> int:
         """By halving: positions grow with time, and no index has the times."""

@@ -8,7 +8,7 @@ from functools import cached_property
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Claim, Event, LogLine, Progress, TaskNotice, Worker
+from mainspring.core.model import Claim, Event, LogLine, Progress, Worker
 from mainspring.core.runs.priority import Ordering
 from mainspring.core.text import clean
 from mainspring.store import Audit, Outlook, Renewal, StandingClaim
@@ -17,14 +17,12 @@ from mainspring.stores.postgres.ends.reports import hand_back
 from mainspring.stores.postgres.server.database import Database, Transaction
 from mainspring.stores.postgres.submissions.idle_workers import Offers
 from mainspring.stores.rows.trail import audited
+from mainspring.stores.rows.worker_rows import worker_values
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "work")
 _OFFERS = load_queries("postgres", "offers")
 _encode = msgspec.json.Encoder().encode
-_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
-_notice = msgspec.json.Decoder(TaskNotice).decode
-_pools = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 
 
 class Claiming:
@@ -42,7 +40,7 @@ class Claiming:
 
     async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         async def work(tx: Transaction) -> None:
-            await tx.run(_Q["register"], *_worker_row(worker, tx))
+            await tx.run(_Q["register"], *worker_values(worker, tx))
             if worker.state != "active":
                 await tx.run(_OFFERS["withdraw"], worker.id)
             if worker.state == "stopped":
@@ -52,23 +50,6 @@ class Claiming:
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
         await self._db.write(audited(work, audit))
-
-    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
-        query = (_Q["workers"], namespace) if worker_id is None else (_Q["worker"], namespace, worker_id)
-        return [_worker(row) for row in await self._db.read(lambda tx: tx.fetch(*query))]
-
-    async def request_drain(
-        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
-    ) -> Worker | None:
-        async def work(tx: Transaction) -> Worker | None:
-            row = await tx.fetchrow(_Q["request_drain"], namespace, worker_id, tx.given)
-            return None if row is None else _worker(row)
-
-        return await self._db.write(audited(work, audit))
-
-    async def announced(self, namespace: str, task: str) -> list[Worker]:
-        rows = await self._db.read(lambda tx: tx.fetch(_Q["announced"], namespace, task))
-        return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -113,30 +94,3 @@ class Claiming:
                 await tx.run(_Q["set_progress"], *zip(*marks, strict=True))
 
         await self._db.write(work, durable=False)
-
-
-def _worker_row(worker: Worker, tx: Transaction) -> tuple[object, ...]:
-    return (
-        worker.id,
-        worker.namespace,
-        worker.app,
-        worker.host,
-        worker.pid,
-        worker.queues,
-        worker.regions,
-        worker.tasks,
-        worker.concurrency,
-        worker.running,
-        worker.state,
-        worker.started_at or tx.now,
-        tx.given,
-        _encode(worker.notices).decode(),
-        worker.version,
-        _encode(worker.pools).decode(),
-    )
-
-
-def _worker(row: Sequence[object]) -> Worker:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["pools"] = _pools(str(values["pools"]))
-    return msgspec.convert(values, Worker)

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from mainspring.core.instants import Duration
-from mainspring.core.model import Event, Worker
 from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
-from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FINAL, State
 from mainspring.store import Reaped
 from mainspring.stores.postgres.claims.gates import leave_gates
@@ -14,6 +12,7 @@ from mainspring.stores.postgres.ends.endings import end_unstarted, follow_postpo
 from mainspring.stores.postgres.ends.reports import Endings, load_claimed
 from mainspring.stores.postgres.history.cleaning import clean
 from mainspring.stores.postgres.server.database import Database, Transaction
+from mainspring.stores.rows.recovery import bury, find_moves, note_moved
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "maintenance")
@@ -32,7 +31,7 @@ class Maintenance:
         await self._db.end_suspended()
         lost = await self._db.write(lambda tx: _recover_lost(tx, limit), patient=True)
         expired = await self._db.write(lambda tx: _end_late(tx, limit), patient=True)
-        dead = await self._db.write(lambda tx: _bury(tx, dead_after), patient=True)
+        dead = await self._db.write(lambda tx: bury(tx, dead_after), patient=True)
         await self._db.write(_open_gates, patient=True)
         moved = await self._db.write(lambda tx: _fail_over(tx, dead_after, limit), patient=True)
         postponed = await self._db.write(follow_postponed, patient=True)
@@ -69,34 +68,9 @@ async def _end_late(tx: Transaction, limit: int) -> int:
     return ended + await end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
 
 
-async def _bury(tx: Transaction, dead_after: Duration) -> tuple[str, ...]:
-    rows = await tx.fetch(_Q["silent"], tx.given, dead_after)
-    tx.events += [Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in rows]
-    return tuple(worker for worker, _ in rows)
-
-
 async def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
-    """Move runs that their region does not execute to another region."""
-    moves, place = [], (0, "")
-    rows = await tx.fetch(_Q["live_workers"], tx.given, dead_after)
-    workers = [
-        Worker(id=worker, namespace=namespace, queues=tuple(queues), regions=tuple(regions), tasks=tuple(tasks),
-               concurrency=concurrency, running=running)
-        for worker, namespace, queues, regions, tasks, concurrency, running in rows
-    ]  # fmt: skip
-    for _ in range(MOST_PAGES):
-        found = [WaitingRun(*row) for row in await tx.fetch(_Q["stranded"], tx.now, *place, limit)]
-        moves += [move for run in found if (move := fail_over(run, workers, tx.now)) is not None]
-        if len(found) < limit or len(moves) >= limit:
-            break
-        place = (found[-1].due_at, found[-1].id)
-    if not moves:
-        return 0
-    moved = await tx.fetch(_Q["move"], *zip(*moves, strict=True))
-    for run_id, namespace, job_id, job, task, fire_at, reason in moved:
-        tx.events.append(Event("run.moved", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason))
-    tx.changed = bool(moved) or tx.changed
-    return len(moved)
+    moves = await find_moves(tx, dead_after, limit)
+    return note_moved(tx, await tx.fetch(_Q["move"], *zip(*moves, strict=True))) if moves else 0
 
 
 async def _open_gates(tx: Transaction) -> None:

@@ -9,11 +9,12 @@ from itertools import product
 import msgspec
 
 from mainspring.core.instants import Duration, Instant
-from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, TaskNotice, Worker
+from mainspring.core.model import Claim, Event, LogLine, Progress, RunOptions, Worker
 from mainspring.core.runs.outcome import is_suspect, too_late
 from mainspring.core.runs.priority import PRIORITIES, Ordering, rank
 from mainspring.core.text import clean
 from mainspring.store import Audit, Outlook, Renewal, StandingClaim
+from mainspring.stores.rows.worker_rows import worker_values
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.claims.queues import without_paused
 from mainspring.stores.sqlite.ends.endings import end_unstarted
@@ -32,9 +33,6 @@ _read_claims = msgspec.json.Decoder(list[_ClaimRow]).decode
 _read_names = msgspec.json.Decoder(list[str | None]).decode
 _read_found = msgspec.json.Decoder(list[tuple[Instant, int, int]]).decode
 _read_earliest = msgspec.json.Decoder(list[Instant | None]).decode
-_COLUMNS = tuple(name for name in Worker.__struct_fields__ if name not in ("priorities", "notices"))
-_notice = msgspec.json.Decoder(TaskNotice).decode
-_pools = msgspec.json.Decoder(tuple[tuple[int, int], ...]).decode
 _ROUNDS = 50
 _WINDOW = 500
 """After some candidates had to wait at gates, a claim reads further candidates: batch size, number of reads."""
@@ -55,29 +53,11 @@ class Claiming:
 
     async def register(self, worker: Worker, *, audit: Audit[None] | None = None) -> None:
         def work(tx: Transaction) -> None:
-            tx.execute(_Q["register"], _worker_row(worker, tx.now))
+            tx.execute(_Q["register"], worker_values(worker, tx))
             kind = {"active": "worker.started", "draining": "worker.draining"}.get(worker.state, "worker.stopped")
             tx.events.append(Event(kind, tx.now, worker.namespace, worker=worker.id))
 
         await self._db.write(audited(work, audit), promised=audit is not None, quick=True)
-
-    async def list_workers(self, namespace: str, worker_id: str | None = None) -> list[Worker]:
-        query, given = ("workers", (namespace,)) if worker_id is None else ("worker", (namespace, worker_id))
-        rows = await self._db.read(lambda tx: tx.execute(_Q[query], given).fetchall())
-        return [_worker(row) for row in rows]
-
-    async def request_drain(
-        self, namespace: str, worker_id: str, *, audit: Audit[Worker | None] | None = None
-    ) -> Worker | None:
-        def work(tx: Transaction) -> Worker | None:
-            rows = tx.execute(_Q["request_drain"], (namespace, worker_id, tx.now)).fetchall()
-            return _worker(rows[0]) if rows else None
-
-        return await self._db.write(audited(work, audit), quick=True)
-
-    async def announced(self, namespace: str, task: str) -> list[Worker]:
-        rows = await self._db.read(lambda tx: tx.execute(_Q["announced"], (namespace, task)).fetchall())
-        return [msgspec.structs.replace(_worker(row[:-1]), notices=(_notice(row[-1]),)) for row in rows]
 
     async def claim(
         self, worker: Worker, limit: int, ttl: Duration, ordering: Ordering, *, ahead: Duration = 0
@@ -264,31 +244,3 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
         for claim, job_id, queue in zip(claims, _read_names(jobs), _read_names(queues), strict=True)
     ]  # fmt: skip
     return claims
-
-
-def _worker_row(worker: Worker, now: Instant) -> tuple[object, ...]:
-    lists = [_encode(names).decode() for names in (worker.queues, worker.regions, worker.tasks)]
-    return (
-        worker.id,
-        worker.namespace,
-        worker.app,
-        worker.host,
-        worker.pid,
-        *lists,
-        worker.concurrency,
-        worker.running,
-        worker.state,
-        worker.started_at or now,
-        now,
-        _encode(worker.notices).decode(),
-        worker.version,
-        _encode(worker.pools).decode(),
-    )
-
-
-def _worker(row: Sequence[object]) -> Worker:
-    values = dict(zip(_COLUMNS, row, strict=True))
-    values["pools"] = _pools(str(values["pools"]))
-    for name in ("queues", "regions", "tasks"):
-        values[name] = _names.decode(str(values[name]))
-    return msgspec.convert(values, Worker)

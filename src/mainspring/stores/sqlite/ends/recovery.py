@@ -6,14 +6,11 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final
 
-import msgspec
-
 from mainspring.core.instants import DAY, Duration, Instant
-from mainspring.core.model import Event, Worker
 from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
-from mainspring.core.runs.regions import MOST_PAGES, WaitingRun, fail_over
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import MOST_ENDED_WORKERS, Reaped
+from mainspring.stores.rows.recovery import bury, find_moves, note_moved
 from mainspring.stores.rows.writes import forget
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, follow_postponed
@@ -24,7 +21,6 @@ from mainspring.stores.sqlite.history.tallies import forget_tallies
 
 _Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
-_names = msgspec.json.Decoder(tuple[str, ...])
 _WORKERS_KEPT: Duration = DAY
 SUMMED_UP_AT_ONCE = 5_000
 """The most rows that one pass counts, in portions: each is its own transaction."""
@@ -115,14 +111,13 @@ def _recover(tx: Transaction, dead_after: Duration, limit: int) -> Reaped:
     lost = _recover_lost(tx, limit)
     ended = tuple(state for state in lost if state in FINAL)
     expired = _end_late(tx, limit)
-    dead = tx.execute(_Q["silent"], (tx.now - dead_after,)).fetchall()
-    tx.events.extend([Event("worker.dead", tx.now, namespace, worker=worker) for worker, namespace in dead])
+    dead = at_once(bury(tx, dead_after))
     for namespace, name in tx.execute(_Q["waiting_gates"]).fetchall():
         tx.changed = bool(tx.execute(_END["promote_at_gate"], (namespace, name)).rowcount) or tx.changed
-    moved = _fail_over(tx, dead_after, limit)
+    moves = at_once(find_moves(tx, dead_after, limit))
+    moved = note_moved(tx, [row for move in moves for row in tx.execute(_Q["move"], move)])
     postponed = follow_postponed(tx)
-    dead_workers = tuple(worker for worker, _ in dead)
-    return Reaped(len(lost), expired, dead_workers, moved=moved, ended=ended, postponed=postponed)
+    return Reaped(len(lost), expired, dead, moved=moved, ended=ended, postponed=postponed)
 
 
 def _end_late(tx: Transaction, limit: int) -> int:
@@ -131,28 +126,6 @@ def _end_late(tx: Transaction, limit: int) -> int:
     ended = end_unstarted(tx, [(run_id, out_of_time(*row)) for run_id, *row in over])
     overdue = tx.execute(_Q["too_late"], (tx.now, limit)).fetchall()
     return ended + end_unstarted(tx, [(run_id, too_late(expires_at)) for run_id, expires_at in overdue])
-
-
-def _fail_over(tx: Transaction, dead_after: Duration, limit: int) -> int:
-    """Move runs that their region does not execute to another region."""
-    moves, place = [], (0, "")
-    workers = [
-        Worker(id=worker, namespace=namespace, queues=_names.decode(queues), regions=_names.decode(regions),
-               tasks=_names.decode(tasks), concurrency=concurrency, running=running)
-        for worker, namespace, queues, regions, tasks, concurrency, running in tx.execute(
-            _Q["live_workers"], (tx.now - dead_after,))
-    ]  # fmt: skip
-    for _ in range(MOST_PAGES):
-        found = [WaitingRun(*row) for row in tx.execute(_Q["stranded"], (tx.now, *place, limit))]
-        moves += [move for run in found if (move := fail_over(run, workers, tx.now)) is not None]
-        if len(found) < limit or len(moves) >= limit:
-            break
-        place = (found[-1].due_at, found[-1].id)
-    moved = [row for move in moves for row in tx.execute(_Q["move"], move)]
-    for run_id, namespace, job_id, job, task, fire_at, reason in moved:
-        tx.events.append(Event("run.moved", tx.now, namespace, run_id, job_id, job, task, None, fire_at, reason=reason))
-    tx.changed = bool(moved) or tx.changed
-    return len(moved)
 
 
 def _recover_lost(tx: Transaction, limit: int) -> list[State]:

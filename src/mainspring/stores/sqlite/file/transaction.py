@@ -36,6 +36,11 @@ class Transaction:
         self.changed = False
         """Whether planners or workers may now have something to do."""
 
+    @property
+    def given(self) -> Instant:
+        """The store's clock is that of this process."""
+        return self.now
+
     def execute(self, query: str, values: Sequence[object] | Mapping[str, object] = ()) -> sqlite3.Cursor:
         """Execute a query."""
         if isinstance(query, Numbered):

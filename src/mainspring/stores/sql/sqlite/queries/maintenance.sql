@@ -10,7 +10,7 @@ WHERE json_extract(options, '$.give_up_at') <= ? AND state <> 'running' AND inst
 ORDER BY json_extract(options, '$.give_up_at') LIMIT ?;
 
 -- silent: workers that have not been heard of
-UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ? RETURNING id, namespace;
+UPDATE workers SET state = 'dead', running = 0 WHERE state IN ('active', 'draining') AND heartbeat_at < ?1 - ?2 RETURNING id, namespace;
 
 -- stranded: due runs that may leave their region, after a place in their order
 SELECT id, namespace, queue, region, task, options, due_at FROM runs
@@ -19,7 +19,7 @@ ORDER BY due_at, id LIMIT ?4;
 
 -- live_workers: workers that take work and were heard of lately
 SELECT id, namespace, queues, regions, tasks, concurrency, running FROM workers
-WHERE state = 'active' AND drain_requested_at IS NULL AND heartbeat_at >= ?;
+WHERE state = 'active' AND drain_requested_at IS NULL AND heartbeat_at >= ?1 - ?2;
 
 -- move: a run goes to another region. With a new token: a broker that carries it has to carry it there
 UPDATE runs SET region = ?3, options = ?4, reason = ?5, token = token + 1 WHERE id = ?1 AND region = ?2 AND state = 'pending'
