@@ -12,7 +12,7 @@ import msgspec
 from mainspring.core.answers import Change, ErrorGroup, GateRow, LineRow, PausedQueue
 from mainspring.core.ids import time_of
 from mainspring.core.instants import EARLIEST, LATEST, MILLISECOND, MINUTE, Instant
-from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, TermRecord, Worker
+from mainspring.core.model import Edge, Event, EventBatch, Firing, Job, LogLine, Node, Run, TermRecord, Worker
 from mainspring.core.runs.tallies import Kind, Tally, TallyKey
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.states import State
@@ -63,6 +63,10 @@ class StoredViews(ABC):
     @abstractmethod
     def _list_of(self, texts: Collection[str]) -> object:
         """Several texts as one value of a query."""
+
+    @abstractmethod
+    async def finished(self, run_ids: Collection[str]) -> list[Run]:
+        """Those of these runs that have ended."""
 
     async def get_job(self, namespace: str, name: str) -> Job:
         rows = await self._few_rows(self._jobs["find"], namespace, name)
@@ -234,6 +238,13 @@ class StoredViews(ABC):
         if not rows:
             raise NotFound(f"there is no error group {error}: `mainspring errors` lists those that there are")
         return ErrorGroup(*rows[0])
+
+    async def runs_of_error(
+        self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
+    ) -> list[Run]:
+        values = (namespace, error, since or "", before or AFTER_ALL, limit)
+        ids = [row[0] for row in await self._rows(self._insight["runs_of_error"], *values)]
+        return sorted(await self.finished(ids), key=lambda run: run.id, reverse=True) if ids else []
 
     async def _noted_from(self, instant: Instant) -> int:
         """The number from which on changes are not earlier than an instant."""

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from mainspring.core.answers import Change, PausedQueue, Reply, Reserved
+from mainspring.core.ids import encode_time
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.load.rate_limits import Allowance, Pace, allow
 from mainspring.core.model import Event, Worker
@@ -169,6 +170,16 @@ def _reservation(row: Sequence[Any] | None, key: str, fingerprint: str, now: Ins
 UNHEARD_FACTOR = 4
 """How many times longer than others events are kept that some listener has not heard: a sink that is away for weeks
 misses none, and one that was taken out of the settings does not keep them for ever."""
+
+
+async def forget_tallies(tx: Transaction, keep: Duration, keep_runs: Duration, limit: int) -> int:
+    """Delete tallies, groups of errors and their runs past their retention; returns how many rows."""
+    queries = load_queries(tx.dialect, "insight")
+    return (
+        await tx.run(queries["forget_tallies"], tx.now - keep, limit)
+        + await tx.run(queries["forget_error_runs"], encode_time(max(tx.now - keep_runs, 0)), limit)
+        + await tx.run(queries["forget_errors"], tx.now - keep)
+    )
 
 
 async def forget(

@@ -24,7 +24,6 @@ from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.inline import InlineDatabase
 from mainspring.stores.sqlite.file.leases import Leases
 from mainspring.stores.sqlite.file.transaction import at_once
-from mainspring.stores.sqlite.history.events import Events
 from mainspring.stores.sqlite.history.runs import Runs
 from mainspring.stores.sqlite.history.tallies import Tallies
 
@@ -40,7 +39,6 @@ class SqliteStore(
     Maintenance,
     Pressure,
     Leases,
-    Events,
     Tallies,
     StoredViews,
     StoredWrites,
@@ -79,6 +77,19 @@ class SqliteStore(
 
     async def _look(self, work: Callable[[Transaction], Awaitable[T]]) -> T:
         return await self._db.read(lambda tx: at_once(work(tx)))
+
+    async def number_events(self, limit: int) -> int:
+        """One writer at a time, so commit order is known at commit, and only what is public has to be moved on."""
+
+        async def work(tx: Transaction) -> int:
+            count, last = await tx.fetchrow(self._events["unpublished"], limit) or (0, 0)
+            if count:
+                await tx.run(self._events["publish"], last)
+            return int(count)
+
+        # A read first: taking the write lock to find nothing would cost an idle node a commit per look.
+        found = await self._db.read(lambda tx: tx.execute(self._events["unpublished"], (1,)).fetchone(), quick=True)
+        return await self._change(work, durable=False, quick=True) if found[0] else 0
 
     async def schema(self) -> tuple[int, int]:
         status = await self._db.read(lambda tx: schema_status(tx.connection))

@@ -14,9 +14,8 @@ from mainspring.stores.postgres.history.partitions import (
     index_tails,
     make_partitions,
 )
-from mainspring.stores.postgres.history.tallies import forget_tallies
 from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.writes import forget
+from mainspring.stores.rows.writes import forget, forget_tallies
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "maintenance")

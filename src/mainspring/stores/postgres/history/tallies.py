@@ -8,19 +8,12 @@ from typing import Any
 import msgspec
 
 from mainspring.core.answers import SeenFailure
-from mainspring.core.ids import encode_time
-from mainspring.core.instants import Duration
-from mainspring.core.model import Run
 from mainspring.core.runs.tallies import Tally, TallyKey
 from mainspring.core.text import clean
-from mainspring.stores.postgres.history.days import not_before
 from mainspring.stores.postgres.server.database import Database, Transaction
-from mainspring.stores.rows.run_rows import run_of
-from mainspring.stores.rows.views import AFTER_ALL
 from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "insight")
-_RUNS = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Tally).decode
 
@@ -52,17 +45,6 @@ class Tallies:
 
         return await self._db.write(work, durable=False)
 
-    async def runs_of_error(
-        self, namespace: str, error: str, *, since: str | None = None, before: str | None = None, limit: int = 50
-    ) -> list[Run]:
-        async def work(tx: Transaction) -> list[Run]:
-            values = (namespace, error, since or "", before or AFTER_ALL, limit)
-            ids = [row[0] for row in await tx.fetch(_Q["runs_of_error"], *values)]
-            rows = await tx.fetch(_RUNS["finished"], ids, not_before(ids, tx.now)) if ids else []
-            return sorted((run_of(row) for row in rows), key=lambda run: run.id, reverse=True)
-
-        return await self._db.read(work)
-
 
 async def _add(tx: Transaction, tallies: Mapping[TallyKey, Tally]) -> None:
     keys = sorted(tallies)
@@ -85,10 +67,3 @@ def _groups(failures: Sequence[SeenFailure]) -> list[tuple[Any, ...]]:
         first_at = min(each.at for each in members)
         rows.append((namespace, group, *texts, first_at, last.at, len(members), last.run_id))
     return [*zip(*rows, strict=True)]
-
-
-async def forget_tallies(tx: Transaction, keep: Duration, keep_runs: Duration, limit: int) -> int:
-    """Forget tallies, groups and their runs past their retention."""
-    gone = await tx.run(_Q["forget_tallies"], tx.now - keep, limit)
-    gone += await tx.run(_Q["forget_error_runs"], encode_time(max(tx.now - keep_runs, 0)), limit)
-    return gone + await tx.run(_Q["forget_errors"], tx.now - keep)

@@ -10,8 +10,7 @@ from mainspring.broker import Notice
 from mainspring.core.instants import Duration, Instant
 from mainspring.core.model import Claim, Worker
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.claims.queues import paused_places, without_paused
-from mainspring.stores.sqlite.claims.work import look_closer, take
+from mainspring.stores.sqlite.claims.work import look_closer, take, without_paused
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
 
@@ -28,10 +27,7 @@ class Dispatching:
         def work(tx: Transaction) -> tuple[list[Notice], Instant | None]:
             notices: list[Notice] = []
             nexts: list[Instant | None] = []
-            paused = paused_places(tx)
             for line in tx.execute(_Q["lines"]).fetchall():
-                if (line[0], line[1]) in paused:
-                    continue
                 notices += [Notice(*row) for row in tx.execute(_Q["due"], (*line, tx.now, limit))]
                 nexts.append(tx.execute(_Q["next"], (*line, tx.now)).fetchone()[0])
             return notices, min((instant for instant in nexts if instant is not None), default=None)

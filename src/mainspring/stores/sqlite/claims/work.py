@@ -16,7 +16,6 @@ from mainspring.core.text import clean
 from mainspring.store import Audit, Outlook, Renewal, StandingClaim
 from mainspring.stores.rows.worker_rows import worker_values
 from mainspring.stores.sql import load_queries
-from mainspring.stores.sqlite.claims.queues import without_paused
 from mainspring.stores.sqlite.ends.endings import end_unstarted
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -24,6 +23,7 @@ from mainspring.stores.sqlite.history.trail import audited
 from mainspring.stores.sqlite.submissions.inbox import count_accepted, is_waiting, start_accepted, take_in
 
 _Q = load_queries("sqlite", "work")
+_PAUSED = load_queries("sqlite", "insight")["paused"]
 _encode = msgspec.json.Encoder().encode
 _names = msgspec.json.Decoder(tuple[str, ...])
 _options = msgspec.json.Decoder(RunOptions)
@@ -109,6 +109,14 @@ class Claiming:
             )
 
         await self._db.write(work, promised=False, quick=True)
+
+
+def without_paused(tx: Transaction, worker: Worker) -> Worker:
+    """The worker, with those of its queues that are not paused."""
+    paused = {row[0] for row in tx.execute(_PAUSED, (worker.namespace,))}
+    if not paused:
+        return worker
+    return msgspec.structs.replace(worker, queues=tuple(queue for queue in worker.queues if queue not in paused))
 
 
 def _claim(

@@ -11,13 +11,12 @@ from mainspring.core.runs.outcome import after_expiry, out_of_time, too_late
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, State
 from mainspring.store import MOST_ENDED_WORKERS, Reaped
 from mainspring.stores.rows.recovery import bury, find_moves, note_moved
-from mainspring.stores.rows.writes import forget
+from mainspring.stores.rows.writes import forget, forget_tallies
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, follow_postponed
 from mainspring.stores.sqlite.ends.reports import Endings, load_claimed
 from mainspring.stores.sqlite.file.database import Database
 from mainspring.stores.sqlite.file.transaction import Transaction, at_once
-from mainspring.stores.sqlite.history.tallies import forget_tallies
 
 _Q = load_queries("sqlite", "maintenance")
 _END = load_queries("sqlite", "endings")
@@ -150,7 +149,7 @@ def _clean(tx: Transaction, keep_runs: Duration, keep_firings: Duration, keep_ev
     gone += tx.execute(_Q["forget_submissions"], (tx.now, limit)).rowcount
     gone += tx.execute(_Q["forget_workers"], (tx.now - _WORKERS_KEPT, MOST_ENDED_WORKERS)).rowcount
     gone += at_once(forget(tx, keep_firings, keep_runs, keep_events, limit))
-    gone += forget_tallies(tx, keep_firings, keep_runs, limit)
+    gone += at_once(forget_tallies(tx, keep_firings, keep_runs, limit))
     gone += tx.execute(_Q["forget_shares"], (limit,)).rowcount
     return gone + tx.execute(_Q["forget_gates"]).rowcount
 

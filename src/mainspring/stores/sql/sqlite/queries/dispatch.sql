@@ -1,4 +1,4 @@
--- lines: where pending runs wait: from one line of the index to the next, as in pressure.sql
+-- lines: where pending runs wait, but in paused queues: from one line of the index to the next, as in pressure.sql
 WITH RECURSIVE heads (seq) AS (
   SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)
   UNION ALL
@@ -7,7 +7,8 @@ WITH RECURSIVE heads (seq) AS (
           ORDER BY n.namespace, n.queue, n.region, n.priority LIMIT 1)
   FROM heads JOIN runs AS h ON h.seq = heads.seq
 )
-SELECT h.namespace, h.queue, h.region, h.priority FROM heads JOIN runs AS h ON h.seq = heads.seq;
+SELECT h.namespace, h.queue, h.region, h.priority FROM heads JOIN runs AS h ON h.seq = heads.seq
+WHERE NOT EXISTS (SELECT 1 FROM paused_queues AS p WHERE p.namespace = h.namespace AND p.queue = h.queue);
 
 -- due: the due runs of a line, longest due first
 SELECT id, token, namespace, queue, region, priority, due_at, coalesce(key, job_id, '') FROM runs

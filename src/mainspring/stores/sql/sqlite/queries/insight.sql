@@ -1,9 +1,6 @@
 -- paused: the queues of a namespace that are paused
 SELECT queue, paused_at, reason FROM paused_queues WHERE namespace = ? ORDER BY queue;
 
--- all_paused: the queues of every namespace that are paused
-SELECT namespace, queue FROM paused_queues;
-
 -- pause: pause a queue; paused again, it takes the new reason
 INSERT INTO paused_queues (namespace, queue, paused_at, reason) VALUES (?, ?, ?, ?)
 ON CONFLICT (namespace, queue) DO UPDATE SET reason = excluded.reason
