@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
-from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, Level, format_size
 from mainspring.core.tasks.specs import CommandSpec
-from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.facts import facts_of
+from mainspring.executors.failures import failed_by
 from mainspring.executors.launching.order import Launch
 from mainspring.executors.programs.confinement import (
     IsolationRefused,
@@ -62,13 +62,13 @@ class CommandExecutor:
             ending = await run_program(self._launcher, order, attempt, output, _given(spec), warning)
         except NotStarted as error:
             never = error.errno in _NEVER_STARTS
-            return _failed("CommandNotStarted", error.strerror or "it could not be started", final=never)
+            return failed_by("CommandNotStarted", error.strerror or "it could not be started", final=never)
         except IsolationRefused as refusal:
-            return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
+            return failed_by("IsolationUnavailable", f"this worker cannot offer {refusal}")
         except ValueError as error:  # msgspec's errors are ValueErrors: it is no command, or no system could start it.
-            return _failed("CommandNotStarted", f"it is not a valid command: {error}", final=True)
+            return failed_by("CommandNotStarted", f"it is not a valid command: {error}", final=True)
         if output.overflowed:
-            return _failed("CommandFailed", f"it wrote more than its limit of {format_size(isolation.output or 0)}")
+            return failed_by("CommandFailed", f"it wrote more than its limit of {format_size(isolation.output or 0)}")
         return self._judge(spec, ending, isolation, output)
 
     async def _order(self, spec: CommandSpec, attempt: AttemptContext, isolation: Isolation) -> Launch:
@@ -86,7 +86,7 @@ class CommandExecutor:
             return _unstarted(output)
         if ending.code in spec.success:
             if ending.out_of_memory and not isolation.ignore_oom:
-                return _failed(
+                return failed_by(
                     "CommandFailed", f"the command {describe_end(ending.code)}, but {describe_oom(isolation)}"
                 )
             return self._result(spec, ending, output)
@@ -94,7 +94,7 @@ class CommandExecutor:
         end = describe_ending(ending, isolation)
         # If it met a limit, that is the reason. Otherwise its last error line nearly always is.
         words = "" if ":" in end else _last_words(output)
-        return _failed("CommandFailed", f"the command {end}{words}", final=final)
+        return failed_by("CommandFailed", f"the command {end}{words}", final=final)
 
     def _result(self, spec: CommandSpec, ending: Ending, output: Output) -> Outcome:
         if spec.result is None:
@@ -109,7 +109,7 @@ class CommandExecutor:
             return Outcome("succeeded", msgspec.json.encode(msgspec.json.decode(text)).decode())
         except ValueError as error:
             where = "result file" if spec.result == "file" else "last line of output"
-            return _failed("ResultInvalid", f"the {where} is no JSON result: {error}", final=True)
+            return failed_by("ResultInvalid", f"the {where} is no JSON result: {error}", final=True)
 
 
 def least_level(settings: Settings) -> CommandLevel:
@@ -168,15 +168,11 @@ def _unstarted(output: Output) -> Outcome:
     for what in ("execvp ", "Can't chdir to "):
         if reason.startswith(what):
             never = reason.endswith(tuple(f": {os.strerror(number)}" for number in _NEVER_STARTS))
-            return _failed("CommandNotStarted", reason.removeprefix(what), final=never)
-    return _failed("CommandNotStarted", f"its sandbox could not be made: {reason or 'bubblewrap does not say why'}")
+            return failed_by("CommandNotStarted", reason.removeprefix(what), final=never)
+    return failed_by("CommandNotStarted", f"its sandbox could not be made: {reason or 'bubblewrap does not say why'}")
 
 
 def _given(spec: CommandSpec) -> bytes:
     if spec.stdin is None:
         return b""
     return spec.stdin.encode() if isinstance(spec.stdin, str) else msgspec.json.encode(spec.stdin) + b"\n"
-
-
-def _failed(kind: str, message: str, *, final: bool = False) -> Outcome:
-    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=(f"mainspring.{kind}",), final=final)

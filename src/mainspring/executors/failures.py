@@ -1,11 +1,11 @@
-"""Exceptions as text to be stored, without anything that could be turned back into code."""
+"""Failures as text to be stored, without anything that could be turned back into code."""
 
 from __future__ import annotations
 
 import traceback
 from pathlib import Path
 
-from mainspring.core.instants import parse_duration
+from mainspring.core.instants import Duration, parse_duration
 from mainspring.core.model import Failure
 from mainspring.core.runs.retry import error_names
 from mainspring.errors import InvalidInput, RetryIn
@@ -31,6 +31,13 @@ def failed(error: BaseException, *, final: bool = False, unfit: bool = False) ->
     kind = names[0].removeprefix("mainspring.errors.")
     failure = Failure(kind, message, plain(_user_traceback(error)))
     return Outcome("failed", failure=failure, error_types=names, asked=asked, final=final, unfit=unfit)
+
+
+def failed_by(kind: str, message: str, *more: str, final: bool = False, asked: Duration | None = None) -> Outcome:
+    """The outcome of an attempt that failed for a reason with a name of ours; `more` are the error's more general
+    types."""
+    types = tuple(f"mainspring.{each}" for each in (kind, *more))
+    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=types, final=final, asked=asked)
 
 
 def _message(error: BaseException) -> str:

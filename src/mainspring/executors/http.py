@@ -17,10 +17,10 @@ from urllib.parse import quote
 import msgspec
 
 from mainspring.core.instants import SECOND, Duration, Instant, format_instant, from_datetime
-from mainspring.core.model import Failure
 from mainspring.core.tasks.specs import HttpSpec
-from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.addresses import AddressRefused, resolve
+from mainspring.executors.failures import failed_by
 from mainspring.settings import Settings
 
 if TYPE_CHECKING:
@@ -73,13 +73,13 @@ class HttpExecutor:
             async with asyncio.timeout(limit_s):
                 answer = await self._follow(call, spec, attempt)
         except TimeoutError:
-            return _failed("HttpTimeout", f"no complete answer within {limit_s:g}s")
+            return failed_by("HttpTimeout", f"no complete answer within {limit_s:g}s")
         except AddressRefused as refusal:
-            return _failed("HttpRefused", f"{refusal}: add its network to http_networks to allow it", final=True)
+            return failed_by("HttpRefused", f"{refusal}: add its network to http_networks to allow it", final=True)
         except (httpx.TransportError, OSError) as error:
-            return _failed("HttpUnreachable", f"{type(error).__name__}: {error}")
+            return failed_by("HttpUnreachable", f"{type(error).__name__}: {error}")
         except (ValueError, httpx.InvalidURL) as error:
-            return _failed("HttpInvalid", f"it cannot be sent: {error}", final=True)
+            return failed_by("HttpInvalid", f"it cannot be sent: {error}", final=True)
         return _judge(spec, answer, attempt.now(), self._settings.payload_limit)
 
     async def _follow(self, call: HttpCall, spec: HttpSpec, attempt: AttemptContext) -> HttpReply:
@@ -176,7 +176,7 @@ def _judge(spec: HttpSpec, answer: HttpReply, now: Instant, limit: int) -> Outco
     start = answer.body[:300].decode("utf-8", "replace")
     asked = _retry_after(answer.headers.get("retry-after"), now) if status in _TOLD_TO_WAIT else None
     message = f"the server answered with status {status}" + (f": {start}" if start else "")
-    return _failed("HttpStatus", message, final=status not in spec.retried, asked=asked)
+    return failed_by("HttpStatus", message, final=status not in spec.retried, asked=asked)
 
 
 def _result(answer: HttpReply, limit: int) -> str:
@@ -201,11 +201,6 @@ def _retry_after(value: str | None, now: Instant) -> Duration | None:
         return max(from_datetime(parsedate_to_datetime(value)) - now, 0)
     except (ValueError, TypeError):
         return None
-
-
-def _failed(kind: str, message: str, *, final: bool = False, asked: Duration | None = None) -> Outcome:
-    failure = Failure(kind, plain(message))
-    return Outcome("failed", failure=failure, error_types=(f"mainspring.{kind}",), final=final, asked=asked)
 
 
 def _fill(text: str, values: Mapping[str, Any], write: Callable[[str], str] = str) -> str:

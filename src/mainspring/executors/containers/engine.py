@@ -14,11 +14,11 @@ from mainspring.executors.containers.request import (
     ContainerRefused,
     complete,
     environment_of,
-    failed,
     judge,
     name_of,
     read_spec,
 )
+from mainspring.executors.failures import failed_by
 from mainspring.executors.launching.order import Launch
 from mainspring.executors.programs.confinement import environment
 from mainspring.executors.programs.output import Output
@@ -56,19 +56,19 @@ class EngineExecutor:
             spec = read_spec(attempt, self._settings)
             words, env = write_arguments(name, spec, environment_of(attempt))
         except ContainerRefused as refusal:
-            return failed("ContainerRefused", str(refusal), final=True)
+            return failed_by("ContainerRefused", str(refusal), final=True)
         if unused := [each for each in _OF_KUBERNETES if getattr(spec, each)]:
             attempt.write("log", f"{self._engine} ignores {', '.join(unused)}")
         await self._call(attempt, ["rm", "--force", name])
         try:
             ending, killed = await self._execute(attempt, name, words, env, output)
         except NotStarted as error:
-            return failed("ContainerRefused", f"{self._engine}: {error.strerror or 'it could not be started'}")
+            return failed_by("ContainerRefused", f"{self._engine}: {error.strerror or 'it could not be started'}")
         finally:
             await complete(self._call(attempt, ["rm", "--force", name]))
         line = output.last_lines.get("stderr") or output.last_lines.get("stdout", b"")
         if ending.code == _ENGINE_FAILED:
-            return failed("ContainerNotRun", f"{self._engine}: {line.decode('utf-8', 'replace')}", "ContainerFailed")
+            return failed_by("ContainerNotRun", f"{self._engine}: {line.decode('utf-8', 'replace')}", "ContainerFailed")
         code = 128 - ending.code if ending.code < 0 else ending.code
         return judge(code, line, out_of_memory=killed, memory=spec.resources.limits.get("memory"))
 

@@ -114,25 +114,21 @@ class RunJob:
 
     async def _adopt(self, found: Manifest) -> bool:
         metadata = found["metadata"]
-        if self._check(found) and metadata.get("deletionTimestamp") is None:
-            if metadata["annotations"].get(RETRIES) != self._manifest["metadata"]["annotations"][RETRIES]:
-                await _delete(self._link, self._path, found)
-                return False
-            metadata["labels"][TOKEN] = str(self._token)
-            try:
-                await self._link.request("PUT", f"{self._path}/{self.name}", found)
-            except KubernetesRefused as refusal:
-                if refusal.status not in (CONFLICT, NOT_FOUND):
-                    raise
-                return False  # It has changed meanwhile: look again.
-            return True
-        return False
-
-    def _check(self, found: Manifest) -> bool:
-        """Whether the Job is of this token or an earlier one. NotOurs otherwise."""
-        token = found["metadata"].get("labels", {}).get(TOKEN, "")
+        token = metadata.get("labels", {}).get(TOKEN, "")
         if not token.isdecimal() or int(token) > self._token:
             raise NotOurs(f"the Job {self.name} belongs to another claim ({token or 'without a token'})")
+        if metadata.get("deletionTimestamp") is not None:
+            return False
+        if metadata["annotations"].get(RETRIES) != self._manifest["metadata"]["annotations"][RETRIES]:
+            await _delete(self._link, self._path, found)
+            return False
+        metadata["labels"][TOKEN] = str(self._token)
+        try:
+            await self._link.request("PUT", f"{self._path}/{self.name}", found)
+        except KubernetesRefused as refusal:
+            if refusal.status not in (CONFLICT, NOT_FOUND):
+                raise
+            return False  # It has changed meanwhile: look again.
         return True
 
     async def find(self) -> Manifest | None:

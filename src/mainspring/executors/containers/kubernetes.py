@@ -15,7 +15,8 @@ from mainspring.errors import InvalidInput, LeaseUnavailable
 from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.containers.jobs import LeftJobs, NotOurs, RunJob, write_job
 from mainspring.executors.containers.pods import DEADLINE_EXCEEDED, PodEnd, PodFollower
-from mainspring.executors.containers.request import ContainerRefused, complete, failed, judge, read_spec
+from mainspring.executors.containers.request import ContainerRefused, complete, judge, read_spec
+from mainspring.executors.failures import failed_by
 from mainspring.executors.programs.output import Output
 from mainspring.settings import Settings
 
@@ -48,7 +49,7 @@ class KubernetesExecutor:
         try:
             spec = self._read(attempt)
         except ContainerRefused as refusal:
-            return failed("ContainerRefused", str(refusal), final=True)
+            return failed_by("ContainerRefused", str(refusal), final=True)
         job = RunJob(
             self._link, spec.namespace or self._namespace, write_job(attempt, spec, restricted=self._restricted)
         )
@@ -61,14 +62,14 @@ class KubernetesExecutor:
                 await complete(self._end(job, attempt))
             raise
         except NotOurs as refusal:
-            return failed("ContainerTaken", str(refusal))
+            return failed_by("ContainerTaken", str(refusal))
         except KubernetesRefused as refusal:
             if refusal.status in _INVALID:
-                return failed("ContainerRefused", str(refusal), final=True)
+                return failed_by("ContainerRefused", str(refusal), final=True)
             await self._end(job, attempt)
-            return failed("KubernetesUnavailable", str(refusal))
+            return failed_by("KubernetesUnavailable", str(refusal))
         except LeaseUnavailable as error:
-            return failed("KubernetesUnavailable", str(error))
+            return failed_by("KubernetesUnavailable", str(error))
         finally:
             output.finish()
 
@@ -115,7 +116,7 @@ def _judge(end: PodEnd, spec: ContainerSpec, output: Output) -> Outcome:
         return Outcome("timed_out", failure=failure, error_types=("builtins.TimeoutError", "builtins.Exception"))
     if end.code is None:
         text = f"{end.reason}: {end.message}" if end.message else end.reason
-        return failed("ContainerNotRun" if end.final else "ContainerLost", text, "ContainerFailed", final=end.final)
+        return failed_by("ContainerNotRun" if end.final else "ContainerLost", text, "ContainerFailed", final=end.final)
     memory = spec.resources.limits.get("memory")
     line = output.last_lines.get("stdout", b"")
     return judge(end.code, line, out_of_memory=end.reason == "OOMKilled", memory=memory)

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
-from mainspring.core.model import Failure
 from mainspring.core.tasks.containers import ContainerSpec
-from mainspring.executor import AttemptContext, Outcome, plain
+from mainspring.executor import AttemptContext, Outcome
 from mainspring.executors.facts import facts_of
+from mainspring.executors.failures import failed_by
 from mainspring.settings import Settings
 
 CONTAINER = "container"
@@ -55,23 +55,17 @@ def retries_of(attempt: AttemptContext) -> int:
     return attempt.claim.attempt - attempt.claim.losses
 
 
-def failed(kind: str, message: str, *more: str, final: bool = False) -> Outcome:
-    """The outcome of a container that failed; `more` are the error's more general types."""
-    types = tuple(f"mainspring.{each}" for each in (kind, *more))
-    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=types, final=final)
-
-
 def judge(code: int, last_line: bytes, *, out_of_memory: bool, memory: str | None) -> Outcome:
     """The outcome that an exit code means."""
     if out_of_memory:
         limit = f" of {memory}" if memory else ""
         text = f"the container was killed because it used more memory than its limit{limit} (OOMKilled)"
-        return failed("ContainerOOMKilled", f"{text}: raise resources.limits.memory", "ContainerFailed")
+        return failed_by("ContainerOOMKilled", f"{text}: raise resources.limits.memory", "ContainerFailed")
     if code == 0:
         return Outcome("succeeded", "null")
     line = last_line.decode("utf-8", "replace").strip()
     words = f": {line}" if 0 < len(line) <= _LONGEST_WORDS else ""
-    return failed("ContainerFailed", f"the container exited with code {code}{words}")
+    return failed_by("ContainerFailed", f"the container exited with code {code}{words}")
 
 
 async def complete(work: Coroutine[Any, Any, object]) -> None:

@@ -14,10 +14,10 @@ from contextlib import suppress
 
 import msgspec
 
-from mainspring.core.model import Failure
 from mainspring.core.tasks.isolation import Isolation, format_size
-from mainspring.executor import AttemptContext, ExecutableTask, Outcome, plain
+from mainspring.executor import AttemptContext, ExecutableTask, Outcome
 from mainspring.executors.captured_output import run_level
+from mainspring.executors.failures import failed_by
 from mainspring.executors.launching.order import Launch
 from mainspring.executors.pool.messages import ModuleLocation, PoolSetup, RunRequest
 from mainspring.executors.pool.pool_process import PoolProcess, ProcessDied, start_process
@@ -242,13 +242,13 @@ class ProcessExecutor:
                 pool.give_back(process)
         except ProcessDied as death:
             if output.overflowed and confined is not None:
-                return _failed("ProcessDied", f"it wrote more than its limit of {format_size(confined.output or 0)}")
+                return failed_by("ProcessDied", f"it wrote more than its limit of {format_size(confined.output or 0)}")
             how = describe_ending(death.ending, confined, " before the function returned")
-            return _failed("ProcessDied", f"the process {how}")
+            return failed_by("ProcessDied", f"the process {how}")
         except NotStarted as error:
-            return _failed("ProcessNotStarted", f"the process could not be started: {error.strerror}{_advice(error)}")
+            return failed_by("ProcessNotStarted", f"the process could not be started: {error.strerror}{_advice(error)}")
         except IsolationRefused as refusal:
-            return _failed("IsolationUnavailable", f"this worker cannot offer {refusal}")
+            return failed_by("IsolationUnavailable", f"this worker cannot offer {refusal}")
 
     async def _run_confined(
         self, order: RunRequest, attempt: AttemptContext, output: Output, isolation: Isolation
@@ -313,7 +313,7 @@ def _checked(outcome: Outcome, limit: int) -> Outcome:
             raise ValueError(f"it has more than the {limit} bytes of payload_limit")
         msgspec.json.decode(text)
     except ValueError as error:  # msgspec's errors are ValueErrors.
-        return _failed("ResultInvalid", f"the process returned an invalid result: {error}")
+        return failed_by("ResultInvalid", f"the process returned an invalid result: {error}")
     return outcome
 
 
@@ -321,7 +321,7 @@ def _with_limit(outcome: Outcome, ending: Ending | None, isolation: Isolation) -
     """The outcome, which names the limit that made the function fail."""
     failure = outcome.failure
     if ending is not None and ending.out_of_memory and outcome.kind == "succeeded" and not isolation.ignore_oom:
-        return _failed("ProcessDied", f"the function returned, but {describe_oom(isolation)}")
+        return failed_by("ProcessDied", f"the function returned, but {describe_oom(isolation)}")
     if failure is None or ending is None or not ending.out_of_processes:
         return outcome
     message = f"{failure.message}; it met its limit of {isolation.processes} processes"
@@ -332,7 +332,3 @@ def _advice(error: NotStarted) -> str:
     if error.errno != errno.EACCES:
         return ""
     return "; confined runs have another user (setting run_as), which must be able to start it"
-
-
-def _failed(kind: str, message: str) -> Outcome:
-    return Outcome("failed", failure=Failure(kind, plain(message)), error_types=(f"mainspring.{kind}",))

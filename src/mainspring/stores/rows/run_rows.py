@@ -20,6 +20,10 @@ SUBMIT = "run.submit"
 """The audit trail's name of a single submission; indexes contain it, too."""
 FEW_UNFINISHED, FEW_RUNNING = 1_000, 20_000
 """Up to this many unfinished runs are filtered one by one, however many others there are."""
+FEW_RUNS = 5_000
+"""This many runs are filtered one by one in well under 50 ms."""
+AFTER_ALL, LAST_NAME = "~", "\U0010ffff"
+"""What sorts after every id, and after every name."""
 _encode = msgspec.json.Encoder().encode
 _MERGED = re.compile(r"(\) AS (?:newest|found)\s+)ORDER BY \S+ DESC (?=LIMIT \$4$)")
 """The order of a list that several lists were merged into."""

@@ -19,15 +19,13 @@ from mainspring.core.states import State
 from mainspring.errors import NotFound
 from mainspring.store import MOST_COUNTED, JobOrder
 from mainspring.stores.rows.job_rows import first_place, read_calendars, read_firing, read_job, read_jobs, unknown_jobs
-from mainspring.stores.rows.run_rows import SUBMIT
+from mainspring.stores.rows.run_rows import AFTER_ALL, SUBMIT
 from mainspring.stores.rows.term_rows import node_of
 from mainspring.stores.rows.worker_rows import read_announced, read_worker
 from mainspring.stores.sql import load_queries
 
 DISORDER = MINUTE
 """Changes of transactions that overlap may be numbered in another order than that of their instants: by no more."""
-AFTER_ALL = "~"
-"""Sorts after every id."""
 _decode = msgspec.json.Decoder(Tally).decode
 _decode_events = msgspec.json.Decoder(list[Event]).decode
 

@@ -19,6 +19,8 @@ from mainspring.stores.postgres.submissions.in_transaction import join
 from mainspring.stores.postgres.submissions.submit import accept, submit
 from mainspring.stores.rows.run_rows import (
     FEW_RUNNING,
+    FEW_RUNS,
+    LAST_NAME,
     counts_only,
     delay_steps,
     ended_already,
@@ -38,11 +40,6 @@ TAGGED_CLASSES = 50
 """The same with a tag: beyond this many classes, what has the tag is looked at one by one."""
 RECENT = 10 * DAY
 """Each first day is another statement, which a session plans and keeps, so only this many have one of their own."""
-FEW_RUNS = 5_000
-"""This many runs are filtered one by one in well under 50 ms."""
-
-LAST_NAME = "\U0010ffff"
-"""Sorts after every name."""
 
 
 class Runs:

@@ -13,8 +13,11 @@ from mainspring.core.model import DEFAULT, Attempt, NewRun, Run
 from mainspring.core.states import FINAL, State
 from mainspring.store import Audit, RunFilter, SubmissionListener
 from mainspring.stores.rows.run_rows import (
+    AFTER_ALL,
     FEW_RUNNING,
+    FEW_RUNS,
     IDEMPOTENCY_KEPT,
+    LAST_NAME,
     delay_steps,
     ended_already,
     fingerprint,
@@ -44,14 +47,8 @@ _FOUND_BY = {
     "submitter": _Q["found_by_submitter"],
 }
 """Unfinished runs, by the index of each filter that has one."""
-AFTER_ALL = "~"
-"""Sorts after every id."""
 MANY_CLASSES = 1_000
 """A filter that fits more classes than this is not answered class by class."""
-FEW_RUNS = 5_000
-"""This many runs are filtered one by one in well under 50 ms."""
-LAST_NAME = "\U0010ffff"
-"""Sorts after every name."""
 _encode = msgspec.json.Encoder().encode
 
 _WHOLE: Sequence[Mapping[str, object]] = [{}]
