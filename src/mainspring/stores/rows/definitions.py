@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, 
 from functools import partial
 from typing import Generic, TypeVar
 
+import msgspec
+
 from mainspring.core.instants import Instant
 from mainspring.core.model import Firing, Job, NewRun
-from mainspring.core.planning.declaring import compare, differs, upstream_names
+from mainspring.core.planning.declaring import PAGE, compare, differs, pages_of, upstream_names
 from mainspring.core.planning.plans import PlannedFiring, earlier, pause_reason
 from mainspring.core.planning.revision import (
     MOST_RECONSIDERED,
@@ -46,7 +48,6 @@ from mainspring.stores.rows.job_rows import (
     unknown_jobs,
 )
 from mainspring.stores.rows.planned import Entry, free_instant
-from mainspring.stores.rows.syncing import add_up, sync_in_pages
 from mainspring.stores.rows.trail import audited
 from mainspring.stores.rows.transaction import Transaction
 from mainspring.stores.rows.upstreams import link
@@ -55,6 +56,8 @@ from mainspring.stores.sql import load_queries
 T = TypeVar("T")
 Tx = TypeVar("Tx", bound=Transaction)
 MakeRuns = Callable[[Job, Instant], Sequence[NewRun]]
+NAMES = 10_000
+"""How many names are compared at once to find jobs that are no longer declared."""
 
 
 class StoredJobs(StoredFirings[Tx]):
@@ -103,8 +106,7 @@ class StoredJobs(StoredFirings[Tx]):
     async def sync_jobs(
         self, app: str, namespace: str, jobs: Sequence[Job], *, source: str = "", audit: Audit[Saved] | None = None
     ) -> Saved:
-        sync = _Sync(self, app, namespace, source, audit)
-        return await sync_in_pages(sync, declare(app, namespace, jobs, source))
+        return await _Sync(self, app, namespace, source, audit).sync(declare(app, namespace, jobs, source))
 
     async def edit_job(self, job: Job, expected_version: int, *, audit: Audit[Job] | None = None) -> Job:
         return await self._schedule(lambda tx: self._edit(tx, job, expected_version), audit)
@@ -255,7 +257,11 @@ class StoredJobs(StoredFirings[Tx]):
 
 
 class _Sync(Generic[Tx]):
-    """See `syncing.SyncingStore`."""
+    """A sync in pages: jobs that code declares are compared by reading, and only those that differ are written.
+
+    Everything that can be refused is refused before the first page is written. A sync that changes at most a page is
+    one transaction; a longer one that is cut off is completed by the next.
+    """
 
     def __init__(
         self, store: StoredJobs[Tx], app: str, namespace: str, source: str, audit: Audit[Saved] | None
@@ -266,7 +272,22 @@ class _Sync(Generic[Tx]):
         self._namespace = namespace
         self._source = source
 
-    async def look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+    async def sync(self, declared: dict[str, Job]) -> Saved:
+        """See `store.JobStore.sync_jobs`."""
+        jobs = list(declared.values())
+        changed: set[str] = set()
+        for start in range(0, len(jobs), PAGE):
+            changed.update(await self._look(jobs[start : start + PAGE], declared.keys()))
+        unchanged = tuple(name for name in declared if name not in changed)
+        saved = Saved(unchanged=unchanged, undeclared=await self._find_undeclared(declared))
+        # At least once: a sync leaves its trail, whether or not anything had to be written.
+        for page in [*pages_of([job for job in jobs if job.name in changed])] or [()]:
+            saved = await self._write(page, saved)
+        return saved
+
+    async def _look(self, page: Sequence[Job], declared: Collection[str]) -> Collection[str]:
+        """The names of those that have to be written. Conflict or InvalidInput for one that cannot be."""
+
         async def work(tx: Tx) -> Collection[str]:
             queries = load_queries(tx.dialect, "jobs")
             stored = await self._stored(tx, page)
@@ -279,7 +300,9 @@ class _Sync(Generic[Tx]):
 
         return await self._store._compare(work)
 
-    async def write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+    async def _write(self, page: Sequence[Job], so_far: Saved) -> Saved:
+        """Store these; what was done, added to `so_far`."""
+
         async def work(tx: Tx) -> Saved:
             store = self._store
             await store._lock_changes(tx)
@@ -292,16 +315,26 @@ class _Sync(Generic[Tx]):
             await tx.many(load_queries(tx.dialect, "jobs")["adopt"], adopted)
             if found.resumed:
                 await store._set_paused(tx, self._namespace, found.resumed, paused=False)
-            return add_up(so_far, found.saved())
+            page_saved = found.saved()
+            both = {name: getattr(so_far, name) + getattr(page_saved, name) for name in Saved.__struct_fields__}
+            return msgspec.convert(both, Saved)
 
         return await self._store._define(audited(work, self._audit), size=None)
 
-    async def of_code(self, after: str, limit: int) -> tuple[Sequence[str], str | None]:
-        async def work(tx: Tx) -> tuple[Sequence[str], str | None]:
-            asked = (self._namespace, self._app, self._source, after, limit)
-            return read_page(await tx.fetch(load_queries(tx.dialect, "jobs")["of_code"], *asked))
+    async def _find_undeclared(self, declared: Collection[str]) -> tuple[str, ...]:
+        """The jobs that the same code declared before."""
+        found: list[str] = []
+        last: str | None = ""
+        while last is not None:
+            names, last = await self._store._compare(partial(self._of_code, after=last))
+            found += [name for name in names if name not in declared]
+        return tuple(found)
 
-        return await self._store._compare(work)
+    async def _of_code(self, tx: Tx, after: str) -> tuple[Sequence[str], str | None]:
+        """Which of the next names after one are of jobs that the same code declared; and the last of the names that
+        were looked at, None if there were no more."""
+        asked = (self._namespace, self._app, self._source, after, NAMES)
+        return read_page(await tx.fetch(load_queries(tx.dialect, "jobs")["of_code"], *asked))
 
     async def _stored(self, tx: Tx, page: Sequence[Job]) -> dict[str, Job]:
         """What is stored under the names of a page, none of it another app's."""

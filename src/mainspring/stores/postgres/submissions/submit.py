@@ -24,6 +24,11 @@ _Q = load_queries("postgres", "runs")
 _encode = msgspec.json.Encoder().encode
 
 _key_of = attrgetter("idempotency_key")
+_of_run = attrgetter(
+    "id", "namespace", "queue", "region", "task", "args", "options", "priority", "due_at", "expires_at", "job_id",
+    "job", "fire_at", "idx", "key", "retry_of", "created_at",
+)  # fmt: skip
+"""What `accept_run` is given of a run."""
 Key = tuple[str, str]
 """Namespace and idempotency key."""
 
@@ -165,27 +170,5 @@ def _tell(db: Database, runs: Sequence[NewRun]) -> None:
 
 
 def _values(run: NewRun, now: Instant) -> tuple[object, ...]:
-    return (
-        run.id,
-        run.namespace,
-        run.queue,
-        run.region,
-        run.task,
-        run.args,
-        run.options,
-        run.priority,
-        run.due_at,
-        run.expires_at,
-        run.job_id,
-        run.job,
-        run.fire_at,
-        run.idx,
-        run.key,
-        run.retry_of,
-        run.created_at,
-        not_before([run.id], now),
-        _encode([submitted(run)]).decode(),
-        now,
-        run.noted_for,
-        run.request_id,
-    )
+    event = _encode([submitted(run)]).decode()
+    return (*_of_run(run), not_before([run.id], now), event, now, run.noted_for, run.request_id)

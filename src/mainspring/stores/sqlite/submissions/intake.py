@@ -11,7 +11,7 @@ from mainspring.core.model import NewRun
 from mainspring.core.runs.dependency import unmet_dependencies
 from mainspring.core.runs.outcome import Next
 from mainspring.core.states import BLOCKED, PENDING, State
-from mainspring.stores.rows.run_rows import common_values, submitted
+from mainspring.stores.rows.run_rows import common_values, shared_values, submitted
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, grant_line
 from mainspring.stores.sqlite.file.transaction import Transaction
@@ -64,37 +64,6 @@ def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
     tx.events.extend([submitted(run) for run in runs])
 
 
-def _row(
-    run: NewRun, state: State, *, waits_for: int = 0, blocked_on: str | None = None, gates: str | None = None
-) -> tuple[object, ...]:
-    return (
-        run.id,
-        run.namespace,
-        run.queue,
-        run.region,
-        run.task,
-        run.args,
-        run.options,
-        state,
-        "",
-        run.priority,
-        run.due_at,
-        run.expires_at,
-        run.job_id,
-        run.job,
-        run.fire_at,
-        run.idx,
-        run.key,
-        gates,
-        blocked_on,
-        len(run.lines),
-        waits_for,
-        1 if gates or run.expires_at is not None else 0,
-        run.retry_of,
-        run.created_at,
-    )
-
-
 def _insert_waiting(tx: Transaction, run: NewRun) -> None:
     upstreams, ending = _unmet_dependencies(tx, run)
     blocked_on = _full_gate(tx, run)
@@ -103,7 +72,8 @@ def _insert_waiting(tx: Transaction, run: NewRun) -> None:
     if waits_for:
         blocked_on = None  # It will find out at the gate, when it is free to go there.
     state: State = BLOCKED if waits_for or blocked_on else PENDING
-    cursor = tx.execute(_Q["insert"], _row(run, state, waits_for=waits_for, blocked_on=blocked_on, gates=gates))
+    waits = (state, gates, blocked_on, len(run.lines), waits_for, bool(gates or run.expires_at is not None))
+    cursor = tx.execute(_Q["insert"], (run.id, run.args, *shared_values(run), *waits))
     for upstream in upstreams:
         tx.execute(_Q["add_edge"], (upstream, run.id, run.when, run.on_failure))
         tx.execute(_Q["mark_upstream"], (upstream,))

@@ -28,9 +28,9 @@ UNION ALL
 SELECT id FROM history WHERE id IN (SELECT value FROM json_each(?1));
 
 -- insert: accept one run
-INSERT INTO runs (id, namespace, queue, region, task, args, options, state, reason, priority, due_at, expires_at, job_id, job,
-                  fire_at, idx, key, gates, blocked_on, lines, waits_for, special, retry_of, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO runs (id, args, namespace, queue, region, task, options, priority, due_at, expires_at, job_id, job, fire_at, idx, key,
+                  retry_of, created_at, state, gates, blocked_on, lines, waits_for, special)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO NOTHING;
 
 -- insert_rows: accept runs that wait for nothing and are known to be new
