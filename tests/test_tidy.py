@@ -172,8 +172,11 @@ def test_there_is_no_pickle_and_no_import_from_data() -> None:
 def test_every_named_query_is_used() -> None:
     source = "\n".join(TEXTS.values())
     for file in (SOURCE / "stores" / "sql").rglob("queries/*.sql"):
-        for name in re.findall(r"^-- (\w+): ", file.read_text(), re.MULTILINE):
+        text = file.read_text()
+        for name in re.findall(r"^-- (\w+): ", text, re.MULTILINE):
             assert f'["{name}"]' in source, f"{file.name}: {name} is never used"
+        shared = re.findall(r"^-- ({\w+}): ", text, re.MULTILINE)
+        assert set(re.findall(r"(?<!-- ){\w+}", text)) == set(shared), f"{file.name}: shared text and its uses differ"
 
 
 def test_the_architecture_fits_one_page_and_names_every_room() -> None:

@@ -19,6 +19,7 @@ from mainspring.stores.sql import load_queries
 
 _Q = load_queries("postgres", "pressure")
 _ENDINGS = load_queries("postgres", "endings")
+_BACKLOG = load_queries("postgres", "dispatch")["backlog"]
 
 
 class Pressure:
@@ -60,7 +61,7 @@ class Pressure:
 
 async def _look(tx: Transaction, limit: int) -> tuple[Sequence[Sequence[Any]], tuple[int, Duration]]:
     """The backlog, and the lag of replicas: both are read for metrics."""
-    rows = await tx.fetch(_Q["backlog"], tx.now, limit)
+    rows = await tx.fetch(_BACKLOG, tx.now, limit)
     ((standbys, lag),) = await tx.fetch(_Q["replication"])
     return rows, (standbys, lag)
 

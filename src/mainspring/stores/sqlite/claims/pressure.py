@@ -12,6 +12,7 @@ from mainspring.stores.sqlite.file.transaction import Transaction
 
 _Q = load_queries("sqlite", "pressure")
 _ENDINGS = load_queries("sqlite", "endings")
+_BACKLOG = load_queries("sqlite", "dispatch")["backlog"]
 
 
 class Pressure:
@@ -20,7 +21,7 @@ class Pressure:
     _db: Database
 
     async def backlog(self, limit: int) -> list[Backlog]:
-        rows = await self._db.look_back(lambda tx: tx.execute(_Q["backlog"], (tx.now, limit)).fetchall())
+        rows = await self._db.look_back(lambda tx: tx.execute(_BACKLOG, (tx.now, limit)).fetchall())
         return [each for each in (Backlog(*row) for row in rows) if each.count]
 
     async def shed(self, namespace: str, reason: str, limit: int) -> int:

@@ -1,6 +1,5 @@
--- due: the due runs of each line, longest due first, up to a limit for each, and when the next of it is due. From one line of the index to
--- the next, as in pressure.sql
-WITH RECURSIVE heads AS (
+-- {heads}: where pending runs wait, from one line of the index to the next: runs of the future and long lines cost nothing
+heads AS (
   (SELECT namespace, queue, region, priority FROM mainspring.runs WHERE state = 'pending'
    ORDER BY namespace, queue, region, priority LIMIT 1)
   UNION ALL
@@ -9,6 +8,9 @@ WITH RECURSIVE heads AS (
     WHERE r.state = 'pending' AND (r.namespace, r.queue, r.region, r.priority) > (h.namespace, h.queue, h.region, h.priority)
     ORDER BY namespace, queue, region, priority LIMIT 1) AS n
 )
+
+-- due: the due runs of each line, longest due first, up to a limit for each, and when the next of it is due
+WITH RECURSIVE {heads}
 SELECT d.id, d.token, h.namespace, h.queue, h.region, h.priority, d.due_at, d.order_key,
        (SELECT n.due_at FROM mainspring.runs AS n
         WHERE n.state = 'pending' AND n.namespace = h.namespace AND n.queue = h.queue AND n.region = h.region AND n.priority = h.priority
@@ -59,3 +61,14 @@ WHERE r.id = ANY ($2::text[]) AND r.state = 'pending' AND r.namespace = $3 AND r
   AND r.queue = ANY ($6::text[]) AND r.queue <> ALL (ARRAY(SELECT p.queue FROM mainspring.paused_queues AS p WHERE p.namespace = $3))
   AND r.region = ANY ($7::text[]) AND (r.expires_at IS NULL OR r.expires_at >= $4 OR r.attempt > 0)
 FOR UPDATE SKIP LOCKED;
+
+-- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+WITH RECURSIVE {heads}
+SELECT h.namespace, h.queue, h.region, h.priority,
+       (SELECT count(*) FROM (SELECT FROM mainspring.runs AS d
+                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
+                                AND d.priority = h.priority AND d.due_at <= $1 LIMIT $2) AS due),
+       (SELECT greatest(d.due_at, d.created_at) FROM mainspring.runs AS d
+        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
+        ORDER BY d.due_at LIMIT 1)
+FROM heads AS h;

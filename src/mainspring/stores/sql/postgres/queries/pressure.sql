@@ -1,26 +1,6 @@
 -- replication: how many servers follow this one, and how many microseconds the furthest behind is. A role without pg_monitor sees none
 SELECT count(*), coalesce(max(extract(epoch FROM replay_lag) * 1000000), 0)::bigint FROM pg_stat_replication WHERE state = 'streaming';
 
--- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
--- From one line of the index to the next, so that runs of the future and long lines cost nothing
-WITH RECURSIVE heads AS (
-  (SELECT namespace, queue, region, priority FROM mainspring.runs WHERE state = 'pending'
-   ORDER BY namespace, queue, region, priority LIMIT 1)
-  UNION ALL
-  SELECT n.* FROM heads AS h CROSS JOIN LATERAL (
-    SELECT namespace, queue, region, priority FROM mainspring.runs AS r
-    WHERE r.state = 'pending' AND (r.namespace, r.queue, r.region, r.priority) > (h.namespace, h.queue, h.region, h.priority)
-    ORDER BY namespace, queue, region, priority LIMIT 1) AS n
-)
-SELECT h.namespace, h.queue, h.region, h.priority,
-       (SELECT count(*) FROM (SELECT FROM mainspring.runs AS d
-                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
-                                AND d.priority = h.priority AND d.due_at <= $1 LIMIT $2) AS due),
-       (SELECT greatest(d.due_at, d.created_at) FROM mainspring.runs AS d
-        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
-        ORDER BY d.due_at LIMIT 1)
-FROM heads AS h;
-
 -- hasty_runs: due runs that wait for others, but not under pressure
 SELECT r.id FROM (SELECT DISTINCT run_id FROM mainspring.edges) AS e JOIN mainspring.runs AS r ON r.id = e.run_id
 WHERE r.state = 'blocked' AND r.due_at <= $1 AND strpos(r.options, '"under_pressure":"run"') > 0

@@ -1,5 +1,5 @@
--- lines: where pending runs wait, but in paused queues: from one line of the index to the next, as in pressure.sql
-WITH RECURSIVE heads (seq) AS (
+-- {heads}: where pending runs wait, from one line of the index to the next: runs of the future and long lines cost nothing
+heads (seq) AS (
   SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)
   UNION ALL
   SELECT (SELECT n.seq FROM runs AS n
@@ -7,6 +7,9 @@ WITH RECURSIVE heads (seq) AS (
           ORDER BY n.namespace, n.queue, n.region, n.priority LIMIT 1)
   FROM heads JOIN runs AS h ON h.seq = heads.seq
 )
+
+-- lines: where pending runs wait, but in paused queues
+WITH RECURSIVE {heads}
 SELECT h.namespace, h.queue, h.region, h.priority FROM heads JOIN runs AS h ON h.seq = heads.seq
 WHERE NOT EXISTS (SELECT 1 FROM paused_queues AS p WHERE p.namespace = h.namespace AND p.queue = h.queue);
 
@@ -23,3 +26,14 @@ WHERE state = 'pending' AND namespace = ?1 AND queue = ?2 AND region = ?3 AND pr
 SELECT id, token, priority, due_at, seq, special FROM runs
 WHERE id IN (SELECT value FROM json_each(?1)) AND state = 'pending' AND +namespace = ?2 AND due_at <= ?3
   AND +task IN (SELECT value FROM json_each(?4)) AND queue IN (SELECT value FROM json_each(?5)) AND region IN (SELECT value FROM json_each(?6));
+
+-- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
+WITH RECURSIVE {heads}
+SELECT h.namespace, h.queue, h.region, h.priority,
+       (SELECT count(*) FROM (SELECT 1 FROM runs AS d
+                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
+                                AND d.priority = h.priority AND d.due_at <= ?1 LIMIT ?2)),
+       (SELECT max(d.due_at, d.created_at) FROM runs AS d
+        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
+        ORDER BY d.due_at LIMIT 1)
+FROM heads JOIN runs AS h ON h.seq = heads.seq;

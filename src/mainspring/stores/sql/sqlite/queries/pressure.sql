@@ -1,22 +1,3 @@
--- backlog: due runs that no worker has taken, by namespace, queue, region and priority: how many (counted up to a bound), and since when.
--- From one line of the index to the next, so that runs of the future and long lines cost nothing
-WITH RECURSIVE heads (seq) AS (
-  SELECT (SELECT seq FROM runs WHERE state = 'pending' ORDER BY namespace, queue, region, priority LIMIT 1)
-  UNION ALL
-  SELECT (SELECT n.seq FROM runs AS n
-          WHERE n.state = 'pending' AND (n.namespace, n.queue, n.region, n.priority) > (h.namespace, h.queue, h.region, h.priority)
-          ORDER BY n.namespace, n.queue, n.region, n.priority LIMIT 1)
-  FROM heads JOIN runs AS h ON h.seq = heads.seq
-)
-SELECT h.namespace, h.queue, h.region, h.priority,
-       (SELECT count(*) FROM (SELECT 1 FROM runs AS d
-                              WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region
-                                AND d.priority = h.priority AND d.due_at <= ?1 LIMIT ?2)),
-       (SELECT max(d.due_at, d.created_at) FROM runs AS d
-        WHERE d.state = 'pending' AND d.namespace = h.namespace AND d.queue = h.queue AND d.region = h.region AND d.priority = h.priority
-        ORDER BY d.due_at LIMIT 1)
-FROM heads JOIN runs AS h ON h.seq = heads.seq;
-
 -- hasty_runs: due runs that wait for others, but not under pressure
 SELECT r.id, r.namespace, r.task, r.job_id, r.job, r.fire_at
 FROM (SELECT DISTINCT run_id FROM edges) AS e CROSS JOIN runs AS r ON r.id = e.run_id
