@@ -26,8 +26,8 @@ def elector(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 class TestElectors(WatchedLeaseConformance):
-    ttl = SECOND
-    moment = 400 * MILLISECOND
+    ttl = 2 * SECOND
+    moment = 800 * MILLISECOND
 
     @pytest.fixture
     async def lease(self, elector: Elector) -> AsyncIterator[Lease]:

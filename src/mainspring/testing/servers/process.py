@@ -16,7 +16,7 @@ from typing import Final, Self
 
 from mainspring.errors import MainspringError
 
-START_S: Final = 30.0
+START_S: Final = 90.0
 PORTS: Final = range(20_000, 32_000)
 _LOOK_S: Final = 0.02
 

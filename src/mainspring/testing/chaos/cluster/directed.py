@@ -24,7 +24,7 @@ from mainspring.testing.chaos.inside.halts import ANY, Halts
 T = TypeVar("T")
 
 LOOK_S: Final = 0.02
-PATIENCE_S: Final = 40.0
+PATIENCE_S: Final = 90.0
 """How long to wait for anything that must come."""
 ANSWER_S: Final = 0.4
 """How long a process that was woken has to be answered, while its replacement stands still. Their leases last."""
