@@ -8,25 +8,23 @@ from typing import Any
 
 import msgspec
 
-from mainspring.client.connection import Connection, Request, path_of
+from mainspring.client.connection import Request, path_of
+from mainspring.client.resource import Resource
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.operations import records
 from mainspring.operations.planning.records import CalendarDays, CalendarPreview
 
 
-class Calendars:
+class Calendars(Resource):
     """`client.calendars`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def list(self) -> Sequence[records.Calendar]:
         """All, by name."""
-        return (await self._connection.ask(Request("GET", path_of("calendars")), records.Calendars)).items
+        return (await self._get(records.Calendars, "calendars")).items
 
     async def get(self, name: str) -> records.Calendar:
         """A calendar."""
-        return await self._connection.ask(Request("GET", path_of("calendars", name)), records.Calendar)
+        return await self._get(records.Calendar, "calendars", name)
 
     async def save(self, calendar: Calendar) -> records.Calendar:
         """Create a calendar, or replace it: jobs that use it are planned anew."""
@@ -41,9 +39,7 @@ class Calendars:
     async def days(self, name: str, *, since: date | None = None, until: date | None = None) -> CalendarDays:
         """The days from `since` (today) to `until` (a year later), both included, that a calendar excludes, and the
         jobs that use it."""
-        bounds = {"from": since, "to": until}
-        query = {name: day.isoformat() for name, day in bounds.items() if day is not None}
-        return await self._connection.ask(Request("GET", path_of("calendars", name, "days"), query), CalendarDays)
+        return await self._get(CalendarDays, "calendars", name, "days", **{"from": since, "to": until})
 
     async def preview(self, calendar: Calendar, days: int = 30) -> CalendarPreview:
         """Which firings of the next days move, disappear or appear if the calendar is saved. Nothing is stored."""

@@ -4,21 +4,19 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
-from mainspring.client.connection import Connection, Request, path_of
-from mainspring.client.pages import each
+from mainspring.client.connection import Request, path_of
+from mainspring.client.resource import Resource
 from mainspring.client.streams import follow
 from mainspring.operations import records
 from mainspring.operations.audit import Revoked
 
 
-class Events:
+class Events(Resource):
     """`client.events`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def follow(
         self,
@@ -35,11 +33,8 @@ class Events:
             yield msgspec.json.decode(message.data, type=records.Event)
 
 
-class Audit:
+class Audit(Resource):
     """`client.audit`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     def list(
         self,
@@ -50,23 +45,17 @@ class Audit:
         **named: str | None,
     ) -> AsyncGenerator[records.Change, None]:
         """Changes, newest first: by a `subject`, of a `target`, of one `action`, made from `since` to `until`."""
-        bounds = {"since": since, "until": until}
-        moments = {name: moment.isoformat() for name, moment in bounds.items() if moment is not None}
-        return each(self._connection, path_of("audit"), {**named, **moments}, records.Change, limit)
+        query: dict[str, Any] = {"since": since, "until": until, **named}
+        return self._each(records.Change, "audit", limit=limit, **query)
 
     def of_job(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Change, None]:
         """The changes that were made to a job over the API, newest first."""
-        return each(self._connection, path_of("jobs", job, "versions"), {}, records.Change, limit)
+        return self._each(records.Change, "jobs", job, "versions", limit=limit)
 
 
-class Tokens:
+class Tokens(Resource):
     """`client.tokens`. `mainspring token create` makes them, where the secret is."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def revoke(self, *, token_id: str | None = None, subject: str | None = None) -> list[str]:
         """Revoke a token by its id, or all that a subject got until now: on every server, within seconds."""
-        given = {"token_id": token_id, "subject": subject}
-        body = {name: value for name, value in given.items() if value is not None}
-        return (await self._connection.ask(Request("POST", path_of("tokens:revoke"), body=body), Revoked)).revoked
+        return (await self._post(Revoked, "tokens:revoke", token_id=token_id, subject=subject)).revoked

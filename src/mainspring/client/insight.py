@@ -6,8 +6,7 @@ from collections.abc import AsyncGenerator, Sequence
 from datetime import datetime
 from typing import Literal
 
-from mainspring.client.connection import Connection, Request, path_of
-from mainspring.client.pages import each
+from mainspring.client.resource import Resource
 from mainspring.core.instants import format_duration, parse_duration
 from mainspring.core.runs.retry import Length
 from mainspring.operations.planning.records import Spread
@@ -15,59 +14,46 @@ from mainspring.operations.records import Term
 from mainspring.operations.views import records
 
 
-class Queues:
+class Queues(Resource):
     """`client.queues`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def list(self) -> records.Queues:
         """All queues that have due runs, workers or a pause, by name."""
-        return await self._connection.ask(Request("GET", path_of("queues")), records.Queues)
+        return await self._get(records.Queues, "queues")
 
     async def pause(self, queue: str, reason: str = "") -> records.Queue:
         """Keep the runs of a queue from being claimed."""
-        body = {"reason": reason} if reason else {}
-        return await self._connection.ask(Request("POST", path_of("queues", queue, "pause"), body=body), records.Queue)
+        return await self._post(records.Queue, "queues", queue, "pause", reason=reason or None)
 
     async def resume(self, queue: str, reason: str = "") -> records.Queue:
         """Let the runs of a queue be claimed again."""
-        body = {"reason": reason} if reason else {}
-        return await self._connection.ask(Request("POST", path_of("queues", queue, "resume"), body=body), records.Queue)
+        return await self._post(records.Queue, "queues", queue, "resume", reason=reason or None)
 
     async def gates(self) -> records.Gates:
         """How full gates are, and the longest lines."""
-        return await self._connection.ask(Request("GET", path_of("gates")), records.Gates)
+        return await self._get(records.Gates, "gates")
 
 
-class Actions:
+class Actions(Resource):
     """`client.actions`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def runs(self, action: records.RunAction, **words: object) -> records.ActedRuns:
         """Cancel or retry many runs: `run_ids`, or those that a filter fits (`states`, `job`, `task`, `tag`, `queue`,
         `worker`, `region`, `error`, `since`, `until`); `limit`, `before`, `dry_run`, `reason`."""
         renamed = {"states": "state", "before": "cursor"}
-        body = {renamed.get(name, name): _plain(value) for name, value in words.items() if value}
-        request = Request("POST", path_of("runs:act"), body={"action": action, **body})
-        return await self._connection.ask(request, records.ActedRuns)
+        body = {renamed.get(name, name): value for name, value in words.items() if value}
+        return await self._post(records.ActedRuns, "runs:act", action=action, **body)
 
     async def jobs(self, action: records.JobAction, **words: object) -> records.ActedJobs:
         """Pause, resume or trigger many jobs: `names`, or those that a filter fits (`app`, `task`, `tag`, `queue`, `q`,
         `state`); `limit`, `after`, `dry_run`, `reason`."""
         renamed = {"names": "jobs", "after": "cursor"}
-        body = {renamed.get(name, name): _plain(value) for name, value in words.items() if value}
-        request = Request("POST", path_of("jobs:act"), body={"action": action, **body})
-        return await self._connection.ask(request, records.ActedJobs)
+        body = {renamed.get(name, name): value for name, value in words.items() if value}
+        return await self._post(records.ActedJobs, "jobs:act", action=action, **body)
 
 
-class Insight:
+class Insight(Resource):
     """`client.insight`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def tallies(
         self,
@@ -82,17 +68,14 @@ class Insight:
         whole: bool = False,
     ) -> records.Tallies:
         """What ended, by period; with `whole`, an entry for each period, also where nothing ended."""
-        query = {**_span(since=since, until=until), "bucket": bucket, "by": by}
-        query |= {"job": job, "task": task, "queue": queue}
-        query |= {"whole": True} if whole else {}
-        return await self._connection.ask(Request("GET", path_of("tallies"), query), records.Tallies)
+        query = {"since": since, "until": until, "bucket": bucket, "by": by, "job": job, "task": task, "queue": queue}
+        return await self._get(records.Tallies, "tallies", **query, whole=whole or None)
 
     async def service_levels(
         self, *, since: datetime | None = None, until: datetime | None = None
     ) -> records.ServiceLevels:
         """How many attempts of each priority started within its service level."""
-        request = Request("GET", path_of("service-levels"), _span(since=since, until=until))
-        return await self._connection.ask(request, records.ServiceLevels)
+        return await self._get(records.ServiceLevels, "service-levels", since=since, until=until)
 
     def errors(
         self,
@@ -103,12 +86,11 @@ class Insight:
         limit: int | None = None,
     ) -> AsyncGenerator[records.ErrorGroup, None]:
         """Kinds of failure, the one that was seen last first; those of a job or a task among its latest failures."""
-        query = {**_span(since=since), "job": job, "task": task}
-        return each(self._connection, path_of("errors"), query, records.ErrorGroup, limit, size=200)
+        return self._each(records.ErrorGroup, "errors", limit=limit, size=200, since=since, job=job, task=task)
 
     async def error(self, error: str) -> records.ErrorStory:
         """A kind of failure, what it affects, and one of its errors."""
-        return await self._connection.ask(Request("GET", path_of("errors", error)), records.ErrorStory)
+        return await self._get(records.ErrorStory, "errors", error)
 
     async def load(
         self,
@@ -120,13 +102,12 @@ class Insight:
         tag: str | None = None,
     ) -> records.Load:
         """What is planned to start, by period."""
-        query = {**_span(**{"from": since, "to": until}), "bucket": bucket, "queue": queue, "tag": tag}
-        return await self._connection.ask(Request("GET", path_of("load"), query), records.Load)
+        query = {"from": since, "to": until, "bucket": bucket, "queue": queue, "tag": tag}
+        return await self._get(records.Load, "load", **query)
 
     async def load_at(self, since: datetime, until: datetime) -> records.LoadAt:
         """The jobs that are planned to start in a period."""
-        query = _span(**{"from": since, "to": until})
-        return await self._connection.ask(Request("GET", path_of("load", "at"), query), records.LoadAt)
+        return await self._get(records.LoadAt, "load", "at", **{"from": since, "to": until})
 
     async def spread(
         self,
@@ -141,9 +122,8 @@ class Insight:
         """Which jobs to move, by at most `within`, so that fewer runs start in the fullest minute. Nothing is
         stored."""
         length = format_duration(parse_duration(within, "within"))
-        words = {"within": length, "target": target, "queue": queue, "tag": tag}
-        body = {**_span(**{"from": since, "to": until}), **{name: value for name, value in words.items() if value}}
-        return await self._connection.ask(Request("POST", path_of("load:spread"), body=body), Spread)
+        words = {"from": since, "to": until, "within": length, "target": target, "queue": queue, "tag": tag}
+        return await self._post(Spread, "load:spread", **{name: value for name, value in words.items() if value})
 
     async def timeline(
         self,
@@ -155,22 +135,21 @@ class Insight:
     ) -> records.Spans:
         """When runs were executed; of one worker, if it is named. With `jobs`, each has the queue and the tags of its
         job; not where a worker is named."""
-        path = path_of("timeline") if worker is None else path_of("workers", worker, "spans")
-        query = {**_span(since=since, until=until), "jobs": True if jobs and worker is None else None}
-        return await self._connection.ask(Request("GET", path, query), records.Spans)
+        if worker is not None:
+            return await self._get(records.Spans, "workers", worker, "spans", since=since, until=until)
+        return await self._get(records.Spans, "timeline", since=since, until=until, jobs=jobs or None)
 
     async def run_relations(self, run_id: str) -> records.RunRelations:
         """What belongs to a run."""
-        return await self._connection.ask(Request("GET", path_of("runs", run_id, "relations")), records.RunRelations)
+        return await self._get(records.RunRelations, "runs", run_id, "relations")
 
     async def job_relations(self, job: str) -> records.JobRelations:
         """The jobs before and after a job."""
-        return await self._connection.ask(Request("GET", path_of("jobs", job, "relations")), records.JobRelations)
+        return await self._get(records.JobRelations, "jobs", job, "relations")
 
     async def run_events(self, run_id: str, *, after: int | None = None, limit: int = 200) -> records.EventPage:
         """The stored events of a run."""
-        query = {"after": after, "limit": limit}
-        return await self._connection.ask(Request("GET", path_of("runs", run_id, "events"), query), records.EventPage)
+        return await self._get(records.EventPage, "runs", run_id, "events", after=after, limit=limit)
 
     async def events(
         self,
@@ -182,15 +161,15 @@ class Insight:
         **named: str | None,
     ) -> records.EventPage:
         """Stored events in order: of a `job`, a `task`, a `run` or a `worker`."""
-        query = {"after": after, **_span(since=since), "kind": list(kinds), "limit": limit, **named}
-        return await self._connection.ask(Request("GET", path_of("events:page"), query), records.EventPage)
+        query = {"after": after, "since": since, "kind": list(kinds), "limit": limit}
+        return await self._get(records.EventPage, "events:page", **query, **named)
 
     async def ledger(
         self, job: str, *, since: datetime | None = None, until: datetime | None = None, bucket: str | None = None
     ) -> records.FiringWindow:
         """The due instants of a job in a span, newest first."""
-        query = {**_span(since=since, until=until), "bucket": bucket}
-        return await self._connection.ask(Request("GET", path_of("jobs", job, "ledger"), query), records.FiringWindow)
+        query = {"since": since, "until": until, "bucket": bucket}
+        return await self._get(records.FiringWindow, "jobs", job, "ledger", **query)
 
     def ledgers(
         self,
@@ -201,31 +180,21 @@ class Insight:
         limit: int | None = None,
     ) -> AsyncGenerator[records.LedgerRow, None]:
         """What ended of each job by period, jobs in order of name."""
-        query = {**_span(since=since, until=until), "bucket": bucket}
-        return each(self._connection, path_of("ledger"), query, records.LedgerRow, limit, size=200)
+        query = {"since": since, "until": until, "bucket": bucket}
+        return self._each(records.LedgerRow, "ledger", limit=limit, size=200, **query)
 
     async def terms(self, since: datetime | None = None, limit: int = 50) -> Sequence[Term]:
         """The latest terms of leadership, newest first."""
-        query = {**_span(since=since), "limit": limit}
-        return (await self._connection.ask(Request("GET", path_of("terms"), query), records.Terms)).items
+        return (await self._get(records.Terms, "terms", since=since, limit=limit)).items
 
     async def tasks(self) -> records.Tasks:
         """The tasks that live workers know."""
-        return await self._connection.ask(Request("GET", path_of("tasks")), records.Tasks)
+        return await self._get(records.Tasks, "tasks")
 
     async def task(self, task: str) -> records.TaskStory:
         """A task as a worker announced it."""
-        return await self._connection.ask(Request("GET", path_of("tasks", task)), records.TaskStory)
+        return await self._get(records.TaskStory, "tasks", task)
 
     async def facets(self, of: str, prefix: str = "") -> records.Facets:
         """Values that a filter may have."""
-        query = {"of": of, "prefix": prefix or None}
-        return await self._connection.ask(Request("GET", path_of("facets"), query), records.Facets)
-
-
-def _plain(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
-
-
-def _span(**bounds: datetime | None) -> dict[str, object]:
-    return {name: instant.isoformat() for name, instant in bounds.items() if instant is not None}
+        return await self._get(records.Facets, "facets", of=of, prefix=prefix or None)

@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.client.calendars import Calendars
 from mainspring.client.connection import Connection, Request, path_of
-from mainspring.client.pages import each
+from mainspring.client.resource import Resource
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.runs.retry import Length, Retry, RetryPolicy
 from mainspring.core.schedules.triggers import Trigger
@@ -30,15 +30,11 @@ _COMPANIONS = ("timezone", "dialect", "anchor", "when", "on_failure")
 """What belongs to a trigger, and is cleared with it."""
 
 
-class _Found(msgspec.Struct):
-    items: list[records.Job]
-
-
-class Jobs:
+class Jobs(Resource):
     """`client.jobs`. A job is named by its name or its id."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._calendars = Calendars(connection)
 
     async def add(
@@ -67,7 +63,7 @@ class Jobs:
 
     async def get(self, job: str) -> records.JobStory:
         """A job, and what keeps it from firing."""
-        return await self._connection.ask(Request("GET", await self._path(job)), records.JobStory)
+        return await self._get(records.JobStory, "jobs", await self._named(job))
 
     def list(
         self,
@@ -83,13 +79,13 @@ class Jobs:
         first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
         with `recent`, the outcomes of its latest firings; with `times`, how long its runs took and how late they
         began."""
-        query = {**filters, "last": last or None, "recent": recent or None, "times": times or None}
+        query: dict[str, Any] = {**filters, "last": last or None, "recent": recent or None, "times": times or None}
         query["sort"] = None if sort == "name" else sort
-        return each(self._connection, path_of("jobs"), query, records.ListedJob, limit)
+        return self._each(records.ListedJob, "jobs", limit=limit, **query)
 
     async def count(self) -> JobCounts:
         """How many jobs there are, and how many of them are paused."""
-        return await self._connection.ask(Request("GET", path_of("jobs:count")), JobCounts)
+        return await self._get(JobCounts, "jobs:count")
 
     async def preview(self, trigger: Trigger, *, count: int = 10, **words: Unpack[JobWords]) -> records.Preview:
         """What a job with this trigger and these options would do, without storing it."""
@@ -118,7 +114,7 @@ class Jobs:
             Retry(retries, policy=retry_policy)
             retry = {"retries": retries, "policy": retry_policy}
             change["retry"] = {name: value for name, value in retry.items() if value is not None}
-        request = Request("PATCH", await self._path(job), body=change, headers=_if_match(version))
+        request = Request("PATCH", path_of("jobs", await self._named(job)), body=change, headers=_if_match(version))
         return await self._connection.ask(request, records.Job)
 
     async def simulate(
@@ -135,22 +131,21 @@ class Jobs:
     ) -> Simulation:
         """What a job would have done or will do if it were edited like this, from `since` (a week ago) to `until` (a
         week later), while the scheduler is down in `outages`. Nothing is stored."""
-        body: dict[str, Any] = {"job": job, "change": _change(trigger, clear, words)}
-        body |= {name: at.isoformat() for name, at in (("from", since), ("to", until)) if at is not None}
+        body: dict[str, Any] = {"job": job, "change": _change(trigger, clear, words), "from": since, "to": until}
         body["outages"] = [{"from": begin.isoformat(), "to": end.isoformat()} for begin, end in outages]
         if took is not None:
             body["took"] = parse_duration(took, "took") / SECOND
-        return await self._connection.ask(Request("POST", path_of("jobs:simulate"), body=body), Simulation)
+        return await self._post(Simulation, "jobs:simulate", **body)
 
     async def replace(self, job: str, body: Mapping[str, object], *, version: int | None = None) -> records.Job:
         """Replace a definition, in the words of the API: what is left out is as if the job were new."""
-        request = Request("PUT", await self._path(job), body=body, headers=_if_match(version))
+        request = Request("PUT", path_of("jobs", await self._named(job)), body=body, headers=_if_match(version))
         return await self._connection.ask(request, records.Job)
 
     async def remove(self, job: str, *, reason: str = "", version: int | None = None) -> None:
         """Remove a definition. Its unfinished runs go on, and the ledger stays."""
-        query = {"reason": reason or None}
-        await self._connection.send(Request("DELETE", await self._path(job), query, headers=_if_match(version)))
+        path = path_of("jobs", await self._named(job))
+        await self._connection.send(Request("DELETE", path, {"reason": reason or None}, headers=_if_match(version)))
 
     async def pause(self, *jobs: str, reason: str = "") -> Sequence[records.Job]:
         """Stop jobs from firing, one after the other: instants that come due meanwhile are recorded as skipped."""
@@ -160,50 +155,45 @@ class Jobs:
         """Let paused jobs fire again, from their next instants after now."""
         return [await self._act(job, "resume", reason) for job in jobs]
 
-    async def _path(self, job: str, *more: str) -> str:
-        """The path of a job. A name that a path cannot contain is looked up first."""
-        if "/" in job or job in (".", ".."):
-            found = await self._connection.ask(Request("GET", path_of("jobs"), {"name": job}), _Found)
-            if not found.items:
-                raise NotFound(f"there is no job {job!r}: `mainspring job list` shows those that exist")
-            job = found.items[0].job_id
-        return path_of("jobs", job, *more)
+    async def _named(self, job: str) -> str:
+        """How a path names a job: by its id, if a path cannot contain its name."""
+        if "/" not in job and job not in (".", ".."):
+            return job
+        async for found in self._each(records.ListedJob, "jobs", limit=1, name=job):
+            return found.job_id
+        raise NotFound(f"there is no job {job!r}: `mainspring job list` shows those that exist")
 
     async def _act(self, job: str, verb: str, reason: str) -> records.Job:
-        body = {"reason": reason} if reason else {}
-        return await self._connection.ask(Request("POST", await self._path(job, verb), body=body), records.Job)
+        return await self._post(records.Job, "jobs", await self._named(job), verb, reason=reason or None)
 
     async def trigger(self, job: str, request_id: str | None = None) -> records.Firing:
         """Fire a job now, by hand. Repeated with the same request id, it is the same firing."""
-        body = {} if request_id is None else {"request_id": request_id}
-        return await self._connection.ask(Request("POST", await self._path(job, "trigger"), body=body), records.Firing)
+        return await self._post(records.Firing, "jobs", await self._named(job), "trigger", request_id=request_id)
 
     async def backfill(
         self, job: str, since: datetime, until: datetime, *, limit: int = 100, dry_run: bool = False, reason: str = ""
     ) -> records.Backfill:
         """Fire the instants of a past interval that never ran, at most `limit`; `next` in the answer says where to go
         on."""
-        interval = {"from": since.isoformat(), "to": until.isoformat()}
-        words = {"limit": limit, "dry_run": dry_run, **({"reason": reason} if reason else {})}
-        request = Request("POST", await self._path(job, "backfill"), body={**interval, **words})
-        return await self._connection.ask(request, records.Backfill)
+        body = {"from": since, "to": until, "limit": limit, "dry_run": dry_run, "reason": reason or None}
+        return await self._post(records.Backfill, "jobs", await self._named(job), "backfill", **body)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
         """When a job will fire, in its own zone or another."""
-        request = Request("GET", await self._path(job, "next"), {"count": count, "timezone": zone})
-        return (await self._connection.ask(request, records.FireTimes)).items
+        name = await self._named(job)
+        return (await self._get(records.FireTimes, "jobs", name, "next", count=count, timezone=zone)).items
 
     async def firings(
         self, job: str, limit: int | None = None, *, region: str | None = None
     ) -> AsyncGenerator[records.Firing, None]:
         """What became of a job's due instants, newest first; in one region, or in all."""
-        path, query = await self._path(job, "firings"), {"region": region}
-        async for firing in each(self._connection, path, query, records.Firing, limit):
+        path = ("jobs", await self._named(job), "firings")
+        async for firing in self._each(records.Firing, *path, limit=limit, region=region):
             yield firing
 
     async def runs(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Run, None]:
         """The runs of a job, newest first."""
-        async for run in each(self._connection, await self._path(job, "runs"), {}, records.Run, limit):
+        async for run in self._each(records.Run, "jobs", await self._named(job), "runs", limit=limit):
             yield run
 
     async def sync(self, app: Mainspring) -> records.Synced:
@@ -211,8 +201,8 @@ class Jobs:
         for calendar in app.calendars.values():
             await self._calendars.save(calendar)
         declared = app.declared_jobs(self._connection.now())
-        body: dict[str, Any] = {"app": app.name, "source": app.source, "jobs": [body_of(job) for job in declared]}
-        return await self._connection.ask(Request("POST", path_of("jobs:sync"), body=body), records.Synced)
+        jobs = [body_of(job) for job in declared]
+        return await self._post(records.Synced, "jobs:sync", app=app.name, source=app.source, jobs=jobs)
 
 
 def _change(trigger: Trigger | None, clear: Collection[str], words: JobWords) -> dict[str, Any]:

@@ -7,8 +7,8 @@ from typing import Any, Unpack
 
 import msgspec
 
-from mainspring.client.connection import Connection, Request, path_of
-from mainspring.client.pages import LARGEST, each
+from mainspring.client.connection import Request, path_of
+from mainspring.client.resource import LARGEST, Resource
 from mainspring.client.streams import follow
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.runs.retry import Length
@@ -23,11 +23,8 @@ LONGEST_POLL_S = 20.0
 """Shorter than what stands between may bear, and than a server that is stopped should wait for us."""
 
 
-class Runs:
+class Runs(Resource):
     """`client.runs`."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
 
     async def submit(
         self, task: str, args: Mapping[str, object] | None = None, **words: Unpack[RunWords]
@@ -69,56 +66,48 @@ class Runs:
 
     async def get(self, run_id: str) -> records.RunStory:
         """A run, and what keeps it from running."""
-        return await self._connection.ask(Request("GET", path_of("runs", run_id)), records.RunStory)
+        return await self._get(records.RunStory, "runs", run_id)
 
     async def status(self, run_id: str, *, fresh: bool = False) -> records.RunStatus:
         """How a run stands, in few words: from the cache, where the server has one and it need not be `fresh`."""
-        query = {"fresh": True} if fresh else {}
-        return await self._connection.ask(Request("GET", path_of("runs", run_id, "status"), query), records.RunStatus)
+        return await self._get(records.RunStatus, "runs", run_id, "status", fresh=fresh or None)
 
     async def find(self, part: str, limit: int = 2) -> Sequence[records.Run]:
         """Runs whose ids begin or end with a given text."""
-        query = {"id": part, "limit": limit}
-        kind: Any = records.Page[records.Run]
-        page: records.Page[records.Run] = await self._connection.ask(Request("GET", path_of("runs"), query), kind)
-        return page.items
+        return (await self._get(records.Page[records.Run], "runs", id=part, limit=limit)).items
 
     def list(
         self, *, error: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]
     ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first: those that the filters fit (`RunFilters`), those that failed with an `error` group."""
-        return each(self._connection, path_of("runs"), {**_query(filters), "error": error}, records.Run, limit)
+        return self._each(records.Run, "runs", limit=limit, error=error, **_query(filters))
 
     async def count(self, **filters: Unpack[RunFilters]) -> records.Count:
         """How many runs `list` would give, counted up to 10,000."""
-        return await self._connection.ask(Request("GET", path_of("runs:count"), _query(filters)), records.Count)
+        return await self._get(records.Count, "runs:count", **_query(filters))
 
     def dead_letters(
         self, *, job: str | None = None, task: str | None = None, tag: str | None = None, limit: int | None = None
     ) -> AsyncGenerator[records.Run, None]:
         """Runs that failed for good, newest first."""
-        query = {"job": job, "task": task, "tag": tag}
-        return each(self._connection, path_of("dead-letters"), query, records.Run, limit)
+        return self._each(records.Run, "dead-letters", limit=limit, job=job, task=task, tag=tag)
 
     async def rerun(self, **words: object) -> records.Rerun:
         """Run failed runs again, each at most once: `run_ids`, or all of a `job`, a `task` or a `tag`; `limit`,
         `dry_run`."""
-        return await self._connection.ask(Request("POST", path_of("dead-letters:rerun"), body=words), records.Rerun)
+        return await self._post(records.Rerun, "dead-letters:rerun", **words)
 
     async def cancel(self, run_id: str, reason: str = "") -> State:
         """Cancel a run that waits, or ask a running one to stop; the state it is then in. Conflict if it has ended."""
-        body = {"reason": reason} if reason else {}
-        request = Request("POST", path_of("runs", run_id, "cancel"), body=body)
-        return (await self._connection.ask(request, records.Cancelled)).state
+        return (await self._post(records.Cancelled, "runs", run_id, "cancel", reason=reason or None)).state
 
     async def retry(self, run_id: str, reason: str = "") -> records.Run:
         """Try once more what has ended without success: the new run of the same work. Conflict otherwise."""
-        body = {"reason": reason} if reason else {}
-        return await self._connection.ask(Request("POST", path_of("runs", run_id, "retry"), body=body), records.Run)
+        return await self._post(records.Run, "runs", run_id, "retry", reason=reason or None)
 
     async def attempts(self, run_id: str) -> Sequence[records.Attempt]:
         """The attempts that have ended, in order."""
-        return (await self._connection.ask(Request("GET", path_of("runs", run_id, "attempts")), records.Attempts)).items
+        return (await self._get(records.Attempts, "runs", run_id, "attempts")).items
 
     async def poll(self, run_id: str, timeout: Length) -> records.Run:
         """The run once it has ended, or as it is after the timeout."""
@@ -150,23 +139,23 @@ class Runs:
         self, run_id: str, *, follow: bool = False, tail: int | None = None
     ) -> AsyncGenerator[records.Line, None]:
         """What a run wrote, all attempts together; with `follow`, as it writes it, until it has ended."""
-        path = path_of("runs", run_id, "logs")
         if follow:
-            async for line in self._follow(path):
+            async for line in self._follow(run_id):
                 yield line
             return
         after: int | None = None
         while True:
             size = {"tail": tail} if tail is not None else {"after": after, "limit": LARGEST}
-            page = await self._connection.ask(Request("GET", path, size), records.Lines)
+            page = await self._get(records.Lines, "runs", run_id, "logs", **size)
             for line in page.items:
                 yield line
             if tail is not None or len(page.items) < LARGEST:
                 return
             after = page.next
 
-    async def _follow(self, path: str) -> AsyncGenerator[records.Line, None]:
-        async for message in follow(self._connection, Request("GET", path, {"follow": True}), end="end"):
+    async def _follow(self, run_id: str) -> AsyncGenerator[records.Line, None]:
+        request = Request("GET", path_of("runs", run_id, "logs"), {"follow": True})
+        async for message in follow(self._connection, request, end="end"):
             if message.kind == "line":
                 yield msgspec.json.decode(message.data, type=records.Line)
 
@@ -184,5 +173,4 @@ def _read(words: Mapping[str, object]) -> tuple[Values, str | None]:
 def _query(filters: RunFilters) -> dict[str, Any]:
     """Filters in the words of the API."""
     named: dict[str, Any] = dict(filters)
-    bounds = {name: at.isoformat() for name in ("since", "until") if (at := named.pop(name, None)) is not None}
-    return {"state": list(named.pop("states", ())), **named, **bounds}
+    return {"state": list(named.pop("states", ())), **named}
