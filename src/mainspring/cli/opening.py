@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 import click
 
+from mainspring.cli.output.screen import Screen
 from mainspring.cli.session import Session
+from mainspring.core.instants import Instant
 from mainspring.core.model import DEFAULT
 from mainspring.core.runs.retry import Retry
 from mainspring.errors import NotFound, StoreUnavailable
@@ -88,6 +90,28 @@ def with_scheduler(
             await scheduler.close()
 
     return asyncio.run(do())
+
+
+def show_answer(
+    session: Session,
+    ask: Callable[[Backend], Awaitable[T]],
+    draw: Callable[[Screen, T, Instant], None],
+    *,
+    create: bool = False,
+) -> None:
+    """Ask the scheduler something, and show the answer: as JSON, or as `draw` draws it with the scheduler's time."""
+
+    async def look(scheduler: Backend) -> tuple[T, Instant]:
+        return await ask(scheduler), scheduler.now()
+
+    answer, now = with_scheduler(session, look, create=create)
+    screen = Screen(session)
+    screen.answer(answer, lambda: draw(screen, answer, now))
+
+
+async def collect(items: AsyncIterable[T]) -> list[T]:
+    """The items of a list that is read page by page."""
+    return [item async for item in items]
 
 
 def is_served(session: Session, app: Mainspring) -> bool:

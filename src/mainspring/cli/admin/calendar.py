@@ -9,11 +9,11 @@ import click
 import msgspec
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
-from mainspring.core.instants import load_zone
+from mainspring.core.instants import Instant, load_zone
 from mainspring.core.schedules.calendar_rules import (
     Blackout,
     CronRule,
@@ -35,16 +35,10 @@ from mainspring.operations.planning.records import CalendarPreview
 @click.pass_obj
 def list_calendars(session: Session) -> None:
     """List calendars, and what each excludes."""
-
-    async def look(scheduler: Backend) -> Sequence[records.Calendar]:
-        return await scheduler.calendars.list()
-
-    found = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw_list(screen, found))
+    show_answer(session, lambda scheduler: scheduler.calendars.list(), _draw_list)
 
 
-def _draw_list(screen: Screen, found: Sequence[records.Calendar]) -> None:
+def _draw_list(screen: Screen, found: Sequence[records.Calendar], _: Instant) -> None:
     if not found:
         screen.hint("There are no calendars. Save one: mainspring calendar save holidays --weekends --date 12-25")
         return
@@ -57,19 +51,12 @@ def _draw_list(screen: Screen, found: Sequence[records.Calendar]) -> None:
 @click.pass_obj
 def show(session: Session, name: str) -> None:
     """Show what calendar NAME excludes."""
-
-    async def look(scheduler: Backend) -> records.Calendar:
-        return await scheduler.calendars.get(name)
-
-    _show(Screen(session), with_scheduler(session, look))
+    show_answer(session, lambda scheduler: scheduler.calendars.get(name), _draw)
 
 
-def _show(screen: Screen, calendar: records.Calendar) -> None:
-    def draw() -> None:
-        screen.line(f"{calendar.name}, on the clocks of {calendar.timezone}", "bold")
-        screen.items("Excludes", [describe_rule(rule) for rule in calendar.rules])
-
-    screen.answer(calendar, draw)
+def _draw(screen: Screen, calendar: records.Calendar, _: Instant) -> None:
+    screen.line(f"{calendar.name}, on the clocks of {calendar.timezone}", "bold")
+    screen.items("Excludes", [describe_rule(rule) for rule in calendar.rules])
 
 
 class _RuleWords(TypedDict):
@@ -121,20 +108,11 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
     rules = _read_rules(words)
     if not rules:
         raise click.UsageError("Say what it excludes: --weekends, --date, --daily, --only, --blackout, --cron …")
-
     calendar = Calendar(name, rules, tz)
-
-    async def store(scheduler: Backend) -> records.Calendar:
-        return await scheduler.calendars.save(calendar)
-
-    async def compare(scheduler: Backend) -> CalendarPreview:
-        return await scheduler.calendars.preview(calendar, horizon)
-
     if dry_run:
-        found, screen = with_scheduler(session, compare), Screen(session)
-        screen.answer(found, lambda: _draw_preview(screen, found))
+        show_answer(session, lambda scheduler: scheduler.calendars.preview(calendar, horizon), _draw_preview)
         return
-    _show(Screen(session), with_scheduler(session, store, create=True))
+    show_answer(session, lambda scheduler: scheduler.calendars.save(calendar), _draw, create=True)
 
 
 @click.command(cls=RemoteVerb)
@@ -143,16 +121,12 @@ def save(session: Session, name: str, tz: str, *, dry_run: bool, horizon: int, *
 @click.pass_obj
 def remove(session: Session, name: str, reason: str) -> None:
     """Remove calendar NAME. While jobs or other calendars use it, it stays, and they are named."""
-
-    async def forget(scheduler: Backend) -> None:
-        await scheduler.calendars.remove(name, reason)
-
-    with_scheduler(session, forget)
+    with_scheduler(session, lambda scheduler: scheduler.calendars.remove(name, reason))
     screen = Screen(session)
     screen.answer({"removed": name}, lambda: screen.line(f"Calendar {name} is removed."))
 
 
-def _draw_preview(screen: Screen, found: CalendarPreview) -> None:
+def _draw_preview(screen: Screen, found: CalendarPreview, _: Instant) -> None:
     if found.items:
         rows = [
             [

@@ -7,7 +7,7 @@ from collections.abc import Collection
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import show_answer
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -20,13 +20,7 @@ from mainspring.operations import records
 @click.pass_obj
 def cluster(session: Session, limit: int) -> None:
     """Show the leader, the nodes that check in, and past terms: their holders, their times, and why each ended."""
-
-    async def look(scheduler: Backend) -> tuple[records.Cluster, Instant]:
-        return await scheduler.cluster.show(limit), scheduler.now()
-
-    found, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw(screen, found, now))
+    show_answer(session, lambda scheduler: scheduler.cluster.show(limit), _draw)
 
 
 def _draw(screen: Screen, found: records.Cluster, now: Instant) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
@@ -42,9 +42,7 @@ def forecast_command(session: Session, length: str, places: int | None, run_time
         chosen = places or sum(each.concurrency for each in living)
         return forecast_load(plans, chosen, now, now + ahead)
 
-    seen = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(seen, lambda: _draw(screen, seen))
+    show_answer(session, look, _draw)
 
 
 async def _plan(scheduler: Backend, job: records.Job, end: Instant, unknown_s: float) -> Plan:
@@ -69,7 +67,7 @@ def continued(times: Sequence[Instant], end: Instant) -> list[Instant]:
     return [*times, *range(times[-1] + pace, end, pace)]
 
 
-def _draw(screen: Screen, seen: Forecast) -> None:
+def _draw(screen: Screen, seen: Forecast, _: Instant) -> None:
     if seen.busiest is None or not seen.runs:
         screen.hint("No job fires in this time.")
         return

@@ -11,7 +11,7 @@ import msgspec
 from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, find_run
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, collect, show_answer, with_scheduler
 from mainspring.cli.output.event_lines import describe_event
 from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import Cell, Screen, Value
@@ -95,17 +95,14 @@ def audit(session: Session, /, since: datetime | None, until: datetime | None, l
     \b
     mainspring audit --action job.pause --since 7d
     """
-
-    async def look(scheduler: Backend) -> tuple[list[records.Change], Instant]:
-        found = scheduler.audit.list(**named, since=since, until=until, limit=limit)
-        return [change async for change in found], scheduler.now()
-
-    changes, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(changes, lambda: _draw(screen, changes, now))
+    show_answer(
+        session,
+        lambda scheduler: collect(scheduler.audit.list(since=since, until=until, limit=limit, **named)),
+        _draw,
+    )
 
 
-def _draw(screen: Screen, changes: list[records.Change], now: Instant) -> None:
+def _draw(screen: Screen, changes: list[records.Change], _: Instant) -> None:
     if not changes:
         screen.hint("No such change was made over the API.")
         return

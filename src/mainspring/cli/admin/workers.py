@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import length, relative
 from mainspring.cli.session import Session
@@ -68,12 +68,10 @@ def _row(worker: records.Worker, now: Instant) -> list[Value]:
 @click.pass_obj
 def regions(session: Session) -> None:
     """Show every region that workers serve or that runs wait in: live workers, due runs, and how late the oldest is."""
-    found = with_scheduler(session, lambda scheduler: scheduler.workers.regions())
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw_regions(screen, found))
+    show_answer(session, lambda scheduler: scheduler.workers.regions(), _draw_regions)
 
 
-def _draw_regions(screen: Screen, found: Sequence[records.Region]) -> None:
+def _draw_regions(screen: Screen, found: Sequence[records.Region], _: Instant) -> None:
     if not found:
         screen.hint("No region has a worker or a due run. Start one with `mainspring worker APP --region NAME`.")
         return
@@ -106,6 +104,4 @@ def drain(session: Session, worker: str, reason: str) -> None:
         living = [each for each in known if each.state in _LIVING] or known
         return await scheduler.workers.drain(living[0].worker, reason)
 
-    drained = with_scheduler(session, ask)
-    screen = Screen(session)
-    screen.answer(drained, lambda: screen.line(f"Worker {drained.worker} is {_state(drained)}."))
+    show_answer(session, ask, lambda screen, found, _: screen.line(f"Worker {found.worker} is {_state(found)}."))

@@ -12,7 +12,7 @@ import msgspec
 from mainspring.cli.jobs.preview import draw_fire_times
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, find_job
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, collect, show_answer, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value, state_cell
 from mainspring.cli.output.times import both, instant_of, length, moment, relative
 from mainspring.cli.runs.arguments import PROVIDED
@@ -44,13 +44,11 @@ AT_ONCE = 8
 @click.pass_obj
 def list_jobs(session: Session, owner: str | None, tag: str | None, sort: Sort) -> None:
     """List jobs: when each fires next, and how its last firing ended."""
-
-    async def look(scheduler: Backend) -> tuple[list[records.ListedJob], Instant]:
-        return [job async for job in scheduler.jobs.list(app=owner, tag=tag, sort=sort, last=True)], scheduler.now()
-
-    jobs, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(jobs, lambda: _draw_list(screen, jobs, now))
+    show_answer(
+        session,
+        lambda scheduler: collect(scheduler.jobs.list(app=owner, tag=tag, sort=sort, last=True)),
+        _draw_list,
+    )
 
 
 def _draw_list(screen: Screen, jobs: list[records.ListedJob], now: Instant) -> None:

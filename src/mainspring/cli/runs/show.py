@@ -9,7 +9,7 @@ import click
 from mainspring.cli.filters import RunChoice, run_filters
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, complete_run, find_run
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, collect, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.runs.tables import Story, draw_runs, draw_story
 from mainspring.cli.session import Session
@@ -25,13 +25,7 @@ from mainspring.operations import records
 @click.pass_obj
 def list_runs(session: Session, limit: int, **words: Unpack[RunChoice]) -> None:
     """List runs, newest first: what state each is in, how long it waited and how long it ran."""
-
-    async def look(scheduler: Backend) -> tuple[list[records.Run], Instant]:
-        return [run async for run in scheduler.runs.list(limit=limit, **words)], scheduler.now()
-
-    runs, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(runs, lambda: _draw(screen, runs, now, limit))
+    _list(session, limit, words)
 
 
 @click.command("dead-letters", cls=RemoteVerb)
@@ -46,23 +40,19 @@ def dead_letters(session: Session, limit: int, job: str | None, task: str | None
     \b
     mainspring run retry --state failed --task encode     # run them again
     """
-
-    async def look(scheduler: Backend) -> tuple[list[records.Run], Instant]:
-        found = scheduler.runs.list(states=(FAILED,), job=job, task=task, tag=tag, limit=limit)
-        return [run async for run in found], scheduler.now()
-
-    runs, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(runs, lambda: _draw(screen, runs, now, limit))
+    _list(session, limit, {"states": (FAILED,), "job": job, "task": task, "tag": tag})
 
 
-def _draw(screen: Screen, runs: list[records.Run], now: Instant, limit: int) -> None:
-    if not runs:
-        screen.hint("There are no such runs.")
-        return
-    draw_runs(screen, runs, now)
-    if len(runs) == limit:
-        screen.hint(f"Only the newest {limit} are shown: --limit shows more.")
+def _list(session: Session, limit: int, words: RunChoice) -> None:
+    def draw(screen: Screen, runs: list[records.Run], now: Instant) -> None:
+        if not runs:
+            screen.hint("There are no such runs.")
+            return
+        draw_runs(screen, runs, now)
+        if len(runs) == limit:
+            screen.hint(f"Only the newest {limit} are shown: --limit shows more.")
+
+    show_answer(session, lambda scheduler: collect(scheduler.runs.list(limit=limit, **words)), draw)
 
 
 @click.command(cls=RemoteVerb)

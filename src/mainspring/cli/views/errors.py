@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import collect, show_answer
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -34,18 +34,14 @@ def errors(
     mainspring run list --error ERROR                 # the runs that failed so
     mainspring run act retry --error ERROR --dry-run  # how many would be run again
     """
-    screen = Screen(session)
     if error is not None:
-        story = with_scheduler(session, lambda scheduler: scheduler.insight.error(error))
-        screen.answer(story, lambda: _draw_one(screen, story))
+        show_answer(session, lambda scheduler: scheduler.insight.error(error), _draw_one)
         return
-
-    async def look(scheduler: Backend) -> tuple[Sequence[records.ErrorGroup], Instant]:
-        found = scheduler.insight.errors(since=since, job=job, task=task, limit=limit)
-        return [each async for each in found], scheduler.now()
-
-    found, now = with_scheduler(session, look)
-    screen.answer(found, lambda: _draw(screen, found, now))
+    show_answer(
+        session,
+        lambda scheduler: collect(scheduler.insight.errors(since=since, job=job, task=task, limit=limit)),
+        _draw,
+    )
 
 
 def _draw(screen: Screen, found: Sequence[records.ErrorGroup], now: Instant) -> None:
@@ -60,7 +56,7 @@ def _draw(screen: Screen, found: Sequence[records.ErrorGroup], now: Instant) -> 
     screen.table(columns, rows, cut=("MESSAGE",), spare=("PLACE",))
 
 
-def _draw_one(screen: Screen, story: records.ErrorStory) -> None:
+def _draw_one(screen: Screen, story: records.ErrorStory, _: Instant) -> None:
     screen.line(f"{story.type}: {story.message}".removeprefix(": "), "bold")
     screen.facts(
         [

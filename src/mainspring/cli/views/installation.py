@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -17,13 +17,7 @@ from mainspring.operations.installation import ShownSettings, Versions
 @click.pass_obj
 def versions(session: Session) -> None:
     """Show which version each process runs, and that of the database's schema."""
-
-    async def look(scheduler: Backend) -> tuple[Versions, Instant]:
-        return await scheduler.versions(), scheduler.now()
-
-    found, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw_versions(screen, found, now))
+    show_answer(session, lambda scheduler: scheduler.versions(), _draw_versions)
 
 
 def _draw_versions(screen: Screen, found: Versions, now: Instant) -> None:
@@ -44,10 +38,12 @@ def show_settings(session: Session, *, changed: bool) -> None:
     """Show the settings that are in effect: of the server, or of this program. Secrets are masked."""
 
     async def look(scheduler: Backend) -> ShownSettings:
-        return await scheduler.settings()
+        found = (await scheduler.settings()).items
+        return ShownSettings([each for each in found if not (changed and each.is_default)])
 
-    found = with_scheduler(session, look)
-    shown = ShownSettings([each for each in found.items if not (changed and each.is_default)])
-    screen = Screen(session)
+    show_answer(session, look, _draw_settings)
+
+
+def _draw_settings(screen: Screen, shown: ShownSettings, _: Instant) -> None:
     rows = [[each.name, each.value, each.default, each.variable] for each in shown.items]
-    screen.answer(shown, lambda: screen.table(("SETTING", "VALUE", "DEFAULT", "VARIABLE"), rows))
+    screen.table(("SETTING", "VALUE", "DEFAULT", "VARIABLE"), rows)

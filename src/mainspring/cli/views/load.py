@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
-from mainspring.core.instants import parse_duration, to_datetime
+from mainspring.core.instants import Instant, parse_duration, to_datetime
 from mainspring.core.schedules.triggers import Trigger, cron, every
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations.planning.records import Spread
@@ -43,12 +43,10 @@ def load(session: Session, /, length: str, bucket: str, queue: str | None, tag: 
         since = to_datetime(scheduler.now())
         return await scheduler.insight.load(since=since, until=since + ahead, bucket=bucket, queue=queue, tag=tag)
 
-    found = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw(screen, found))
+    show_answer(session, look, _draw)
 
 
-def _draw(screen: Screen, found: records.Load) -> None:
+def _draw(screen: Screen, found: records.Load, _: Instant) -> None:
     if found.peak is None:
         screen.hint("No job is planned to start in this time.")
         return

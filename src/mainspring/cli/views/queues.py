@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer
 from mainspring.cli.output.screen import Screen, Value, state_cell
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -25,16 +25,14 @@ def queues(session: Session, pause: str | None, resume: str | None, reason: str)
     if pause is not None and resume is not None:
         raise click.UsageError("Pause a queue or resume one: not both at once.")
 
-    async def look(scheduler: Backend) -> tuple[Sequence[records.Queue], Instant]:
+    async def act(scheduler: Backend) -> Sequence[records.Queue]:
         if pause is not None:
-            return [await scheduler.queues.pause(pause, reason)], scheduler.now()
+            return [await scheduler.queues.pause(pause, reason)]
         if resume is not None:
-            return [await scheduler.queues.resume(resume, reason)], scheduler.now()
-        return (await scheduler.queues.list()).items, scheduler.now()
+            return [await scheduler.queues.resume(resume, reason)]
+        return (await scheduler.queues.list()).items
 
-    found, now = with_scheduler(session, look)
-    screen = Screen(session)
-    screen.answer(found, lambda: _draw(screen, found, now))
+    show_answer(session, act, _draw)
 
 
 def _draw(screen: Screen, found: Sequence[records.Queue], now: Instant) -> None:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import click
 
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import Backend, with_scheduler
+from mainspring.cli.opening import Backend, show_answer, with_scheduler
 from mainspring.cli.output.harmless import harmless
-from mainspring.cli.output.screen import STATE_STYLES, Screen
+from mainspring.cli.output.screen import STATE_STYLES
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, from_datetime
@@ -45,10 +45,10 @@ def top(session: Session, every_s: float, once: bool, rows: int) -> None:
 
     Ctrl-C ends it.
     """
-    screen = Screen(session)
     if once or session.as_json or not session.colored():
-        found = with_scheduler(session, lambda scheduler: scheduler.overview())
-        screen.answer(found, lambda: screen.draw(draw(found, rows)))
+        show_answer(
+            session, lambda scheduler: scheduler.overview(), lambda screen, found, _: screen.draw(draw(found, rows))
+        )
         return
     try:
         with_scheduler(session, lambda scheduler: _watch(scheduler, every_s, rows))
