@@ -37,7 +37,7 @@ _RUNS = {
     "wait": Entry("mainspring.cli.runs.follow:wait", "Wait for a run to end; exits 3 unless it succeeded."),
     "cancel": Entry("mainspring.cli.runs.act:cancel", "Cancel runs."),
     "retry": Entry("mainspring.cli.runs.act:retry", "Run finished runs again."),
-    "act": Entry("mainspring.cli.runs.many:act", "Cancel or retry all runs that a filter fits."),
+    "act": Entry("mainspring.cli.runs.act:act", "Cancel or retry all runs that a filter fits."),
 }
 _IMPORTS = {
     "crontab": Entry("mainspring.cli.jobs.imports:crontab", "Lines of a crontab."),

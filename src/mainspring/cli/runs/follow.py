@@ -20,8 +20,8 @@ from mainspring.cli.runs.tables import describe_run
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration
 from mainspring.core.states import FINAL, SUCCEEDED
-from mainspring.errors import WaitTimeout
 from mainspring.operations import records
+from mainspring.operations.runs import still_running
 
 LOOK_S = 1.0
 """How often a followed run's progress is read; its end is known at once."""
@@ -112,10 +112,7 @@ async def _until_ended(
         show(run)
         left = UNWATCHED_S if deadline is None else deadline - loop.time()
         if left <= 0:
-            raise WaitTimeout(
-                f"run {run.run_id} is still {run.state} after {seconds:g} s, and goes on. "
-                f"`mainspring run show {run.run_id}` says why"
-            )
+            raise still_running(run, f"{seconds:g} s")
         run = await scheduler.runs.poll(run.run_id, min(left, look_s))
     return run
 
