@@ -17,8 +17,7 @@ from mainspring.cli.output.harmless import harmless
 from mainspring.cli.output.screen import Cell, Screen, Value
 from mainspring.cli.output.times import moment
 from mainspring.cli.session import Session
-from mainspring.core.instants import Instant, from_datetime, parse_duration
-from mainspring.core.model import Event
+from mainspring.core.instants import Instant
 from mainspring.operations import records
 
 
@@ -55,30 +54,12 @@ def events(
         run = None if run_id is None else (await find_run(scheduler, run_id)).run_id
         count = 0
         async for event in scheduler.events.follow(after=after, kinds=kinds, job=job, task=task, run=run):
-            click.echo(screen.encode(event) if session.as_json else harmless(describe_event(_event(event))))
+            click.echo(screen.encode(event) if session.as_json else harmless(describe_event(event)))
             count += 1
             if limit is not None and count >= limit:
                 return
 
     with_scheduler(session, watch)
-
-
-def _event(event: records.Event) -> Event:
-    """The event as the sinks get it."""
-    return Event(
-        event.kind,
-        from_datetime(event.at),
-        namespace=event.namespace,
-        run_id=event.run_id,
-        job=event.job,
-        task=event.task,
-        worker=event.worker,
-        fire_at=None if event.fire_at is None else from_datetime(event.fire_at),
-        attempt=event.attempt,
-        reason=event.reason,
-        duration=None if event.duration is None else parse_duration(event.duration, "duration"),
-        count=event.count,
-    )
 
 
 @click.command(cls=RemoteVerb)

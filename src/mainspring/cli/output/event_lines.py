@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from mainspring.core.instants import Instant, format_duration, to_datetime
-from mainspring.core.model import Event
+from mainspring.cli.output.times import clock_time
+from mainspring.core.instants import format_duration, parse_duration
+from mainspring.operations.records import Event
 
 if TYPE_CHECKING:
     from mainspring.services.activity import Summary
@@ -29,15 +30,14 @@ _MARKS = {
 
 def describe_event(event: Event, command: str = "") -> str:
     """One line: the time, what happened, to what, and why. `command` names a run that has no job."""
-    moment = to_datetime(event.at).astimezone()
     subject = event.job or command or event.task or event.worker or ""
     verb = event.kind.partition(".")[2].replace("_", " ")
-    parts = [_time(event.at), _MARKS.get(event.kind, " "), f"{verb:<10}", subject]
+    parts = [clock_time(event.at), _MARKS.get(event.kind, " "), f"{verb:<10}", subject]
     if event.fire_at is not None and event.kind.startswith("firing."):
-        due = to_datetime(event.fire_at).astimezone()
-        parts.append(f"due {due:%H:%M:%S}" if due.date() == moment.date() else f"due {due:%a %Y-%m-%d %H:%M:%S}")
+        due, today = event.fire_at.astimezone(), event.at.astimezone().date()
+        parts.append(f"due {due:%H:%M:%S}" if due.date() == today else f"due {due:%a %Y-%m-%d %H:%M:%S}")
     if event.duration is not None:
-        parts.append(f"in {_short(event.duration)}")
+        parts.append(f"in {_short(parse_duration(event.duration))}")
     if event.attempt is not None and event.attempt > 1:
         parts.append(f"attempt {event.attempt}")
     if event.count is not None and event.count > 1 and event.kind.startswith("firing."):
@@ -53,12 +53,7 @@ def describe_summary(summary: Summary) -> str:
     """One line: what a worker did since its last summary."""
     counts = ("claimed", "succeeded", "failed", "retried")
     done = ", ".join(f"{name} {getattr(summary, name)}" for name in counts)
-    return f"{_time(summary.at)} = {summary.seconds} s   {done}, in hand {summary.in_hand}"
-
-
-def _time(at: Instant) -> str:
-    moment = to_datetime(at).astimezone()
-    return moment.strftime("%H:%M:%S.") + f"{moment.microsecond // 1000:03d}"
+    return f"{clock_time(summary.at)} = {summary.seconds} s   {done}, in hand {summary.in_hand}"
 
 
 def _short(duration: int) -> str:

@@ -60,7 +60,7 @@ def _event_as_text(printer: LinePrinter) -> Callable[[Event, str], None]:
     def show(event: Event, args: str) -> None:
         unnamed = event.job is None and event.task in PROVIDED_TASKS
         command = show_command(msgspec.json.decode(args)) if unnamed else ""
-        printer.put(harmless(describe_event(event, command)), event.kind)
+        printer.put(harmless(describe_event(event_record(None, event), command)), event.kind)
 
     return show
 
