@@ -22,7 +22,7 @@ from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
 from mainspring.operations.planning.load import LONGEST, LONGEST_S, LoadAhead
 from mainspring.operations.planning.records import SimulatedLoad, Simulation
-from mainspring.operations.values.from_rows import moment, moment_or_none
+from mainspring.operations.values.from_rows import moment, same_fields
 from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import FiringCell
 from mainspring.store import Store
@@ -165,18 +165,13 @@ def _record(job: Job, found: Prediction, history: History, load: SimulatedLoad |
 
 def _cell(row: PredictedFiring) -> FiringCell:
     started, finished = row.started_at, row.finished_at
-    return FiringCell(
-        fire_at=moment(row.fire_at),
-        last_at=moment_or_none(row.last_at),
-        count=row.count,
-        outcome=row.outcome,
-        reason=row.reason,
-        kind="scheduled",
-        run_id=None,
-        region=row.region,
-        index=row.idx,
-        late_s=None if started is None else max(started - row.fire_at, 0) / SECOND,
-        took_s=None if started is None or finished is None else (finished - started) / SECOND,
-        attempts=row.attempts or None,
-        note="",
-    )
+    cell = {
+        "kind": "scheduled",
+        "run_id": None,
+        "index": row.idx,
+        "late_s": None if started is None else max(started - row.fire_at, 0) / SECOND,
+        "took_s": None if started is None or finished is None else (finished - started) / SECOND,
+        "attempts": row.attempts or None,
+        "note": "",
+    }
+    return FiringCell(**same_fields(row, FiringCell) | cell)

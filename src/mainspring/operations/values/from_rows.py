@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -72,6 +73,22 @@ def seconds(duration: Duration | None) -> float | None:
     return None if duration is None else duration / SECOND
 
 
+def same_fields(row: msgspec.Struct, record: type[msgspec.Struct]) -> dict[str, Any]:
+    """The fields of a row that a record has under the same name: instants as datetimes, tuples as lists."""
+    fields: dict[str, Any] = {}
+    for name, is_instant in _names_in_common(type(row), record):
+        value = getattr(row, name)
+        fields[name] = moment_or_none(value) if is_instant else [*value] if isinstance(value, tuple) else value
+    return fields
+
+
+@cache
+def _names_in_common(row: type[msgspec.Struct], record: type[msgspec.Struct]) -> Sequence[tuple[str, bool]]:
+    """The names, and whether each is that of an instant: `at`, `due_at`."""
+    names = [name for name in record.__struct_fields__ if name in row.__struct_fields__]
+    return [(name, name == "at" or name.endswith("_at")) for name in names]
+
+
 def run_record(run: model.Run, read: Read = decode) -> records.Run:
     """A run."""
     return records.Run(**run_fields(run, read))
@@ -83,42 +100,17 @@ def run_fields(run: model.Run, read: Read = decode) -> dict[str, Any]:
     ran = None
     if run.started_at is not None and run.finished_at is not None:
         ran = format_duration(max(run.finished_at - run.started_at, 0))
-    return {
+    return same_fields(run, records.Run) | {
         "run_id": run.id,
-        "job": run.job,
-        "task": run.task,
-        "state": run.state,
-        "reason": run.reason,
-        "fire_at": moment_or_none(run.fire_at),
-        "due_at": moment(run.due_at),
-        "attempt": run.attempt,
-        "started_at": moment_or_none(run.started_at),
-        "finished_at": moment_or_none(run.finished_at),
         "duration": ran,
-        "worker": run.worker,
-        "namespace": run.namespace,
-        "queue": run.queue,
-        "region": run.region,
         "home_region": options.home_region or run.region,
         "moved_because": options.moved_because,
-        "priority": run.priority,
-        "key": run.key,
         **_execution(options),
         "args": read(run.args),
         "result": read(run.result),
         "error": read(run.error),
-        "progress": run.progress,
-        "progress_note": run.progress_note,
-        "losses": run.losses,
-        "waits_for": run.waits_for,
-        "job_id": run.job_id,
         "index": run.idx,
-        "created_at": moment(run.created_at),
         "updated_at": moment(_updated_at(run)),
-        "expires_at": moment_or_none(run.expires_at),
-        "cancel_requested_at": moment_or_none(run.cancel_requested_at),
-        "cancel_reason": run.cancel_reason,
-        "retry_of": run.retry_of,
         "submitted_by": options.submitted_by or None,
     }
 
@@ -157,37 +149,19 @@ def job_record(job: model.Job, read: Read = decode) -> records.Job:
 
 def job_fields(job: model.Job, read: Read = decode) -> dict[str, Any]:
     """The fields of `records.Job`, for records that have more."""
-    next_at, last_at = moment_or_none(job.next_fire_at), moment_or_none(job.last_fire_at)
-    return {
+    return same_fields(job, records.Job) | {
         "job_id": job.id,
-        "name": job.name,
-        "task": job.task,
         "state": "active" if job.paused_at is None else "paused",
         "schedule": describe(job.trigger),
         "trigger": trigger_words(job.trigger),
-        "next_fire_at": next_at,
-        "next_run": next_at,
-        "last_fire_at": last_at,
-        "last_run": last_at,
-        "fired": job.fired,
-        "paused_at": moment_or_none(job.paused_at),
-        "paused_why": job.paused_why,
-        "app": job.app,
-        "origin": job.origin,
-        "namespace": job.namespace,
+        "next_run": moment_or_none(job.next_fire_at),
+        "last_run": moment_or_none(job.last_fire_at),
         "args": read(job.args),
-        "queue": job.queue,
-        "priority": job.priority,
-        "key": job.key,
-        "limit": job.limit,
         **_execution(job.options),
         "retry": OPTIONS["retry"].kind.write(job.options.retry),
         "max_losses": job.options.max_losses,
         "on_key_failure": job.options.on_key_failure,
         "policy": policy_words(job.policy),
-        "version": job.version,
-        "created_at": moment(job.created_at),
-        "updated_at": moment(job.updated_at),
     }
 
 
@@ -230,61 +204,23 @@ def trigger_words(trigger: Trigger) -> dict[str, Any]:
 
 def firing_record(firing: model.Firing) -> records.Firing:
     """A row of the ledger."""
-    return records.Firing(
-        fire_at=moment(firing.fire_at),
-        last_at=moment_or_none(firing.last_at),
-        count=firing.count,
-        kind=firing.kind,
-        outcome=firing.outcome,
-        reason=firing.reason,
-        run_id=firing.run_id,
-        region=firing.region,
-        index=firing.idx,
-        finished_at=moment_or_none(firing.finished_at),
-    )
+    return records.Firing(**same_fields(firing, records.Firing), index=firing.idx)
 
 
 def attempt_record(attempt: model.Attempt, read: Read = decode) -> records.Attempt:
     """One attempt of a run that has ended."""
-    return records.Attempt(
-        attempt=attempt.attempt,
-        worker=attempt.worker,
-        outcome=attempt.outcome,
-        started_at=moment_or_none(attempt.started_at),
-        finished_at=moment(attempt.finished_at),
-        reason=attempt.reason,
-        error=read(attempt.error),
-    )
+    return records.Attempt(**same_fields(attempt, records.Attempt) | {"error": read(attempt.error)})
 
 
 def line_records(lines: Iterable[tuple[int, model.LogLine]]) -> list[records.Line]:
     """Lines that a run wrote, with their numbers."""
-    return [
-        records.Line(number=number, at=moment(line.at), attempt=line.attempt, stream=line.stream, text=line.text)
-        for number, line in lines
-    ]
+    return [records.Line(number=number, **same_fields(line, records.Line)) for number, line in lines]
 
 
 def worker_record(worker: model.Worker, state: records.WorkerState) -> records.Worker:
     """A worker, with the state that it is really in."""
-    return records.Worker(
-        worker=worker.id,
-        state=state,
-        host=worker.host,
-        pid=worker.pid,
-        app=worker.app,
-        namespace=worker.namespace,
-        queues=list(worker.queues),
-        regions=list(worker.regions),
-        tasks=list(worker.tasks),
-        running=worker.running,
-        concurrency=worker.concurrency,
-        started_at=moment(worker.started_at),
-        heartbeat_at=moment(worker.heartbeat_at),
-        drain_requested_at=moment_or_none(worker.drain_requested_at),
-        version=worker.version,
-        pools={str(priority): places for priority, places in worker.pools},
-    )
+    pools = {str(priority): places for priority, places in worker.pools}
+    return records.Worker(**same_fields(worker, records.Worker) | {"worker": worker.id, "state": state, "pools": pools})
 
 
 _COMMAND = re.compile(r"`mainspring (?!server)[^`]+(?=`)")
@@ -305,9 +241,7 @@ def explained(causes: Iterable[Cause], namespace: str) -> dict[str, Any]:
 
 
 def _cause_record(cause: Cause) -> records.Cause:
-    fields = msgspec.structs.asdict(cause)
-    since, workers = moment_or_none(cause.since), list(cause.workers)
-    return records.Cause(**fields | {"since": since, "workers": workers})
+    return records.Cause(**same_fields(cause, records.Cause) | {"since": moment_or_none(cause.since)})
 
 
 def spent_records(spent: Sequence[Spent]) -> list[records.Spent]:
@@ -329,22 +263,18 @@ def term_records(terms: Sequence[model.TermRecord]) -> list[records.Term]:
             # A term whose owner gave no last sign ends with the beginning of the next.
             found[later[term.name]] = msgspec.structs.replace(following, gap_s=gap_s if gap_s > 0 else None)
         later[term.name] = len(found)
-        ended_at = moment_or_none(term.ended_at)
-        found.append(records.Term(term.name, term.number, term.owner, moment(term.began_at), ended_at, term.reason))
+        found.append(records.Term(**same_fields(term, records.Term)))
     return found
 
 
 def node_record(node: model.Node, now: Instant) -> records.Node:
     """A node, and whether it is alive."""
     return records.Node(
+        **same_fields(node, records.Node),
         node=node.name,
         alive=node.is_alive(now),
-        coordination=node.coordination,
         check_in=format_duration(node.every),
-        started_at=moment(node.started_at),
-        checked_in_at=moment(node.checked_in_at),
         skew_s=node.skew / SECOND,
-        loops=dict(node.loops),
     )
 
 
@@ -368,22 +298,8 @@ def claim_record(claim: model.Claim, read: Read = decode) -> records.Claim:
 
 def event_record(position: int | None, event: model.Event) -> records.Event:
     """An event. What a worker reports of itself has no public position."""
-    return records.Event(
-        position=position,
-        kind=event.kind,
-        at=moment(event.at),
-        namespace=event.namespace,
-        run_id=event.run_id,
-        job=event.job,
-        job_id=event.job_id,
-        task=event.task,
-        worker=event.worker,
-        fire_at=moment_or_none(event.fire_at),
-        attempt=event.attempt,
-        reason=event.reason,
-        duration=span(event.duration),
-        count=event.count,
-    )
+    fields = same_fields(event, records.Event)
+    return records.Event(**fields | {"position": position, "duration": span(event.duration)})
 
 
 def calendar_record(calendar: calendars.Calendar) -> records.Calendar:
@@ -393,14 +309,5 @@ def calendar_record(calendar: calendars.Calendar) -> records.Calendar:
 
 def change_record(number: int, change: Change, read: Read = decode) -> records.Change:
     """A row of the audit trail."""
-    return records.Change(
-        number=number,
-        at=moment(change.at),
-        subject=change.subject,
-        action=change.action,
-        target=change.target,
-        before=read(change.before),
-        after=read(change.after),
-        request_id=change.request_id,
-        namespace=change.namespace,
-    )
+    values = {"before": read(change.before), "after": read(change.after)}
+    return records.Change(number=number, **same_fields(change, records.Change) | values)

@@ -29,7 +29,7 @@ from mainspring.core.schedules.triggers import CronTrigger, transition_note
 from mainspring.errors import InvalidInput
 from mainspring.operations.context import Context
 from mainspring.operations.planning.load import plan_load
-from mainspring.operations.values.from_rows import moment, moment_or_none
+from mainspring.operations.values.from_rows import moment, same_fields
 from mainspring.operations.views.records import FiringBucket, FiringCell, FiringWindow, LedgerRow
 from mainspring.operations.views.records import Ledger as LedgerPage
 from mainspring.store import Store
@@ -153,14 +153,7 @@ async def _runs_of(store: Store, rows: Iterable[Firing]) -> dict[str, Run]:
 def _cell(row: Firing, run: Run | None) -> FiringCell:
     started, finished = (None, None) if run is None else (run.started_at, run.finished_at)
     return FiringCell(
-        fire_at=moment(row.fire_at),
-        last_at=moment_or_none(row.last_at),
-        count=row.count,
-        outcome=row.outcome,
-        reason=row.reason,
-        kind=row.kind,
-        run_id=row.run_id,
-        region=row.region,
+        **same_fields(row, FiringCell),
         index=row.idx,
         late_s=None if started is None else max(started - row.fire_at, 0) / SECOND,
         took_s=None if started is None or finished is None else max(finished - started, 0) / SECOND,

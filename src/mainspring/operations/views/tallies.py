@@ -26,7 +26,7 @@ from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_
 from mainspring.core.states import FAILED
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.context import Context
-from mainspring.operations.values.from_rows import moment, moment_or_none, seconds
+from mainspring.operations.values.from_rows import moment, moment_or_none, same_fields, seconds
 from mainspring.operations.views.records import (
     ErrorGroup,
     ErrorGroups,
@@ -264,16 +264,7 @@ def _jobs_of(runs: Iterable[Run]) -> int:
 
 
 def _fields(group: Group) -> dict[str, Any]:
-    return {
-        "error": group.id,
-        "type": group.type,
-        "message": group.message,
-        "place": group.place,
-        "count": group.count,
-        "first_at": moment(group.first_at),
-        "last_at": moment(group.last_at),
-        "last_run": group.last_run,
-    }
+    return {"error": group.id, **same_fields(group, ErrorGroup)}
 
 
 def is_error_place(text: str) -> bool:
