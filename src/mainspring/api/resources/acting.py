@@ -1,12 +1,16 @@
 """The operations of one request: on behalf of its caller, within the caller's limits, with the same ids for the same
-idempotency key."""
+idempotency key. A verb on one job, run, queue or worker is no more than a row of the table of endpoints."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Literal
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, Literal
 
-from mainspring.api.endpoint import Request
+import msgspec
+
+from mainspring.api.auth.access import Permission
+from mainspring.api.endpoint import Endpoint, Request, Response
+from mainspring.api.schemas.bodies import ReasonBody
 from mainspring.core.model import EventBatch
 from mainspring.operations.context import Actor, Context
 from mainspring.operations.jobs.jobs import Jobs
@@ -66,3 +70,30 @@ class Acting:
         """See `Follower`: one read of the store serves all streams of the server."""
         await self._request.context.watching.lines.wait((run_id, after), LONGEST_WAIT_S)
         return not self._request.context.waking.closing
+
+
+def verb(
+    name: str,
+    path: str,
+    operation: Callable[[Acting], Callable[..., Awaitable[Any]]],
+    permission: Permission,
+    summary: str,
+    described: str,
+    answers: Mapping[int, Any],
+    *,
+    body: type[msgspec.Struct] = ReasonBody,
+    respond: Callable[[str, Any], Response] = lambda named, done: Response(200, done),
+    **row: Any,
+) -> Endpoint:
+    """The row of a verb: its operation takes the name that is in the path, and the fields of the body by name.
+    `respond` makes the response, of that name and of what the operation returned."""
+    parameter = path.partition("{")[2].partition("}")[0]
+
+    async def act(request: Request) -> Response:
+        request.wrong.settle()
+        acting, named = Acting(request), request.named(parameter)
+        response = respond(named, await operation(acting)(named, **request.given))
+        return response._replace(headers={**acting.headers, **response.headers})
+
+    act.__name__, act.__doc__ = name, described
+    return Endpoint("POST", path, act, permission, summary, answers, body, needs_body=False, **row)

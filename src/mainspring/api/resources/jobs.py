@@ -11,9 +11,9 @@ import msgspec
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
-from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.acting import Acting, verb
 from mainspring.api.resources.views.asked import instants
-from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, ReasonBody, SyncBody, TriggerBody
+from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
 from mainspring.api.schemas.queries import FiringQuery, JobQuery, NextQuery, PageQuery, ReasonQuery
@@ -144,28 +144,6 @@ async def _read_all(request: Request, bodies: list[JobBody]) -> list[Job]:
             _take_faults(request, error, f"jobs[{index}].")
     request.wrong.settle()
     return drafts
-
-
-async def pause_job(request: Request) -> Response:
-    """Stop a job from firing: instants that come due meanwhile are recorded as skipped. Runs that exist go on."""
-    request.wrong.settle()
-    (job,) = await Acting(request).jobs.pause(request.named("job_id"), reason=request.given.get("reason", ""))
-    return _job_answer(200, job)
-
-
-async def resume_job(request: Request) -> Response:
-    """Let a paused job fire again, from its next instant after now."""
-    request.wrong.settle()
-    (job,) = await Acting(request).jobs.resume(request.named("job_id"), reason=request.given.get("reason", ""))
-    return _job_answer(200, job)
-
-
-async def trigger_job(request: Request) -> Response:
-    """Fire a job now, by hand; its overlap policy holds. With an idempotency key, it fires once."""
-    request.wrong.settle()
-    acting, given = Acting(request), request.given
-    firing = await acting.jobs.trigger(request.named("job_id"), given.get("request_id"), reason=given.get("reason", ""))
-    return Response(201, firing, acting.headers)
 
 
 async def backfill_job(request: Request) -> Response:
@@ -312,17 +290,21 @@ ENDPOINTS = (
         "POST", "/v1/jobs:sync", sync_jobs, "jobs:write", "Store all jobs that an app declares.",
         {200: records.Synced}, SyncBody, problems=(409, 429), example={"app": "billing", "jobs": [EXAMPLE]}, grows=True,
     ),
-    Endpoint(
-        "POST", "/v1/jobs/{job_id}/pause", pause_job, "jobs:operate", "Pause a job.", {200: records.Job},
-        ReasonBody, needs_body=False, example={"reason": "maintenance"},
+    verb(
+        "pause_job", "/v1/jobs/{job_id}/pause", lambda acting: acting.jobs.pause, "jobs:operate", "Pause a job.",
+        "Stop a job from firing: instants that come due meanwhile are recorded as skipped. Runs that exist go on.",
+        {200: records.Job}, respond=lambda _, jobs: _job_answer(200, *jobs), example={"reason": "maintenance"},
     ),
-    Endpoint(
-        "POST", "/v1/jobs/{job_id}/resume", resume_job, "jobs:operate", "Let a paused job fire again.",
-        {200: records.Job}, ReasonBody, needs_body=False,
+    verb(
+        "resume_job", "/v1/jobs/{job_id}/resume", lambda acting: acting.jobs.resume, "jobs:operate",
+        "Let a paused job fire again.", "Let a paused job fire again, from its next instant after now.",
+        {200: records.Job}, respond=lambda _, jobs: _job_answer(200, *jobs),
     ),
-    Endpoint(
-        "POST", "/v1/jobs/{job_id}/trigger", trigger_job, "jobs:operate", "Fire a job now.",
-        {201: records.Firing}, TriggerBody, needs_body=False, problems=(429,), grows=True,
+    verb(
+        "trigger_job", "/v1/jobs/{job_id}/trigger", lambda acting: acting.jobs.trigger, "jobs:operate",
+        "Fire a job now.", "Fire a job now, by hand; its overlap policy holds. With an idempotency key, it fires once.",
+        {201: records.Firing}, body=TriggerBody, respond=lambda _, firing: Response(201, firing), problems=(429,),
+        grows=True,
     ),
     Endpoint(
         "POST", "/v1/jobs/{job_id}/backfill", backfill_job, "jobs:operate", "Fire past instants that never ran.",

@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 
 from mainspring.api.endpoint import Endpoint, Request, Response
-from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting
-from mainspring.api.schemas.bodies import ReasonBody, RerunBody
+from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting, verb
+from mainspring.api.schemas.bodies import RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
 from mainspring.api.schemas.queries import CountQuery, DeadQuery, LogQuery, RunQuery, WaitQuery
 from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
@@ -59,22 +59,6 @@ async def count_runs(request: Request) -> Response:
 
 def _moment(request: Request, field: str) -> datetime:
     return to_datetime(parse_instant(request.query[field], field))
-
-
-async def cancel_run(request: Request) -> Response:
-    """Cancel a run that waits, or ask a running one to stop: then its state stays `running` until it has."""
-    request.wrong.settle()
-    run_id = request.named("run_id")
-    state = await Acting(request).runs.cancel(run_id, request.given.get("reason", ""))
-    return Response(200, records.Cancelled(run_id, state))
-
-
-async def retry_run(request: Request) -> Response:
-    """Try once more what has ended without success: as a new run of the same work."""
-    request.wrong.settle()
-    acting = Acting(request)
-    run = await acting.runs.retry(request.named("run_id"), request.given.get("reason", ""))
-    return Response(201, run, {**acting.headers, "Location": f"/v1/runs/{run.run_id}"})
 
 
 async def rerun_dead(request: Request) -> Response:
@@ -152,13 +136,17 @@ ENDPOINTS = (
         {200: records.Page[records.ListedRun]}, query=DeadQuery, history=True,
     ),
     Endpoint("GET", "/v1/runs/{run_id}", get_run, "runs:read", "Look at a run.", {200: records.RunStory}),
-    Endpoint(
-        "POST", "/v1/runs/{run_id}/cancel", cancel_run, "runs:control", "Cancel a run.", {200: records.Cancelled},
-        ReasonBody, needs_body=False, problems=(409,), example={"reason": "not needed any more"},
+    verb(
+        "cancel_run", "/v1/runs/{run_id}/cancel", lambda acting: acting.runs.cancel, "runs:control", "Cancel a run.",
+        "Cancel a run that waits, or ask a running one to stop: then its state stays `running` until it has.",
+        {200: records.Cancelled}, respond=lambda run_id, state: Response(200, records.Cancelled(run_id, state)),
+        problems=(409,), example={"reason": "not needed any more"},
     ),
-    Endpoint(
-        "POST", "/v1/runs/{run_id}/retry", retry_run, "runs:control", "Run it again.", {201: records.Run},
-        ReasonBody, needs_body=False, problems=(409, 429), grows=True,
+    verb(
+        "retry_run", "/v1/runs/{run_id}/retry", lambda acting: acting.runs.retry, "runs:control", "Run it again.",
+        "Try once more what has ended without success: as a new run of the same work.", {201: records.Run},
+        respond=lambda _, run: Response(201, run, {"Location": f"/v1/runs/{run.run_id}"}), problems=(409, 429),
+        grows=True,
     ),
     Endpoint(
         "POST", "/v1/dead-letters:rerun", rerun_dead, "runs:control", "Run many failed runs again.",

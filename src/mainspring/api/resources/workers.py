@@ -13,8 +13,8 @@ from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.load.limits import REGISTER
 from mainspring.api.load.watching import kind_of
 from mainspring.api.problems import Problem, retry_after
-from mainspring.api.resources.acting import Acting
-from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, ReasonBody, WorkerBody
+from mainspring.api.resources.acting import Acting, verb
+from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, WorkerBody
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.model import Claim, Run, Worker
 from mainspring.core.states import PENDING
@@ -187,13 +187,6 @@ async def _due(request: Request, named: str, limit: int) -> list[Run]:
     return sorted(due, key=lambda run: (run.priority, run.due_at, run.id))[:limit]
 
 
-async def drain_worker(request: Request) -> Response:
-    """Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat."""
-    request.wrong.settle()
-    workers = Workers(Acting(request).context)
-    return Response(200, await workers.drain(request.named("worker_id"), request.given.get("reason", "")))
-
-
 ENDPOINTS = (
     Endpoint(
         "POST", "/v1/workers", register_worker, "work", "Register a worker.", {201: records.Registered}, WorkerBody,
@@ -212,8 +205,10 @@ ENDPOINTS = (
         "PUT", "/v1/workers/{worker_id}/assign", assign_work, "work", "Take work.", {200: records.Assigned},
         AssignBody, needs_body=False, problems=(409,), patient=True, example={"limit": 10, "wait": "20s"},
     ),
-    Endpoint(
-        "POST", "/v1/workers/{worker_id}/drain", drain_worker, "workers:control", "Ask a worker to stop.",
-        {200: records.Worker}, ReasonBody, needs_body=False, problems=(409,),
+    verb(
+        "drain_worker", "/v1/workers/{worker_id}/drain", lambda acting: Workers(acting.context).drain,
+        "workers:control", "Ask a worker to stop.",
+        "Ask a worker to finish what it holds, to take no more, and to end. It learns of it with its next heartbeat.",
+        {200: records.Worker}, problems=(409,),
     ),
 )  # fmt: skip

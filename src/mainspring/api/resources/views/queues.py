@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from mainspring.api.endpoint import Endpoint, Request, Response
-from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.acting import Acting, verb
 from mainspring.api.resources.views.asked import asked
-from mainspring.api.schemas.bodies import ReasonBody
 from mainspring.api.schemas.views import FacetQuery
 from mainspring.operations.views import records
 from mainspring.operations.views.queues import Queues
@@ -15,20 +14,6 @@ from mainspring.operations.views.tasks import KnownTasks
 async def list_queues(request: Request) -> Response:
     """Queues by name: what waits in each, which workers serve it, and whether it is paused."""
     return Response(200, await Queues(Acting(request).context).list())
-
-
-async def pause_queue(request: Request) -> Response:
-    """Keep the runs of a queue from being claimed. What runs goes on, and new runs are accepted."""
-    request.wrong.settle()
-    queues = Queues(Acting(request).context)
-    return Response(200, await queues.pause(request.named("queue"), request.given.get("reason", "")))
-
-
-async def resume_queue(request: Request) -> Response:
-    """Let the runs of a paused queue be claimed again."""
-    request.wrong.settle()
-    queues = Queues(Acting(request).context)
-    return Response(200, await queues.resume(request.named("queue"), request.given.get("reason", "")))
 
 
 async def list_gates(request: Request) -> Response:
@@ -53,13 +38,15 @@ async def list_facets(request: Request) -> Response:
 
 ENDPOINTS = (
     Endpoint("GET", "/v1/queues", list_queues, "runs:read", "List queues.", {200: records.Queues}),
-    Endpoint(
-        "POST", "/v1/queues/{queue}/pause", pause_queue, "jobs:operate", "Pause a queue.", {200: records.Queue},
-        ReasonBody, needs_body=False, example={"reason": "maintenance"},
+    verb(
+        "pause_queue", "/v1/queues/{queue}/pause", lambda acting: Queues(acting.context).pause, "jobs:operate",
+        "Pause a queue.",
+        "Keep the runs of a queue from being claimed. What runs goes on, and new runs are accepted.",
+        {200: records.Queue}, example={"reason": "maintenance"},
     ),
-    Endpoint(
-        "POST", "/v1/queues/{queue}/resume", resume_queue, "jobs:operate", "Resume a queue.", {200: records.Queue},
-        ReasonBody, needs_body=False,
+    verb(
+        "resume_queue", "/v1/queues/{queue}/resume", lambda acting: Queues(acting.context).resume, "jobs:operate",
+        "Resume a queue.", "Let the runs of a paused queue be claimed again.", {200: records.Queue},
     ),
     Endpoint("GET", "/v1/gates", list_gates, "runs:read", "List gates and lines.", {200: records.Gates}),
     Endpoint("GET", "/v1/tasks", list_tasks, "workers:read", "List tasks.", {200: records.Tasks}),
