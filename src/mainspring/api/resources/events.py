@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import Acting
+from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.queries import EventQuery
 from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
 from mainspring.operations.events import Events
@@ -21,9 +22,8 @@ async def follow_events(request: Request) -> Response:
 
 
 async def _events(request: Request, after: int) -> AsyncIterator[bytes]:
-    words = {name: request.query[name] for name in ("job", "task", "run") if name in request.query}
-    kinds = request.query.get("kind", ())
-    async for event in Events(Acting(request).context).follow(after=after, kinds=kinds, **words):
+    words = {**asked(request), "after": after}
+    async for event in Events(Acting(request).context).follow(**words):
         yield sse(event.kind, event, event.position)
 
 

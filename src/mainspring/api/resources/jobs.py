@@ -12,7 +12,7 @@ import msgspec
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting, verb
-from mainspring.api.resources.views.asked import instants
+from mainspring.api.resources.views.asked import asked, instants
 from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, SyncBody, TriggerBody
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
@@ -29,7 +29,6 @@ from mainspring.operations.planning.simulate import simulate_job as simulate
 from mainspring.operations.values.bodies import body_of
 from mainspring.operations.views.records import JobCounts
 
-_FILTERS = ("name", "app", "task", "tag", "queue", "q", "state", "sort", "last", "recent", "times")
 _EXECUTED = frozenset(("task", "type", "command", "args", "payload", "isolation", "alert"))
 AT_ONCE = 50
 """How many jobs of a sync are read before other requests get their turn."""
@@ -58,8 +57,7 @@ async def get_job(request: Request) -> Response:
 
 async def list_jobs(request: Request) -> Response:
     """Jobs in order of name."""
-    words: dict[str, Any] = {name: request.query[name] for name in _FILTERS if name in request.query}
-    words["rows"] = "fields" in request.query
+    words = {**asked(request), "rows": "fields" in request.query}
     after = read_cursor(request.query)
     if after is not None and words.get("sort", "name") != "name" and not is_place(after):
         raise unknown_cursor()

@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from datetime import datetime
 from typing import Any
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting, verb
+from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.bodies import RerunBody
 from mainspring.api.schemas.paging import limit_of, page, read_cursor
 from mainspring.api.schemas.queries import CountQuery, DeadQuery, LogQuery, RunQuery, WaitQuery
 from mainspring.api.wire.streaming import SSE, beats, resumed_after, sse
-from mainspring.core.instants import LATEST, SECOND, parse_duration, parse_instant, to_datetime
+from mainspring.core.instants import LATEST, SECOND, parse_duration
 from mainspring.core.states import FAILED
 from mainspring.operations import records
 from mainspring.operations.runs import LINES_AT_ONCE
 
 TEXT = "text/plain; charset=utf-8"
-_FILTERS = ("job", "task", "tag", "queue", "worker", "region", "key", "late", "took", "submitted_by")
 
 
 async def get_run(request: Request) -> Response:
@@ -32,7 +31,7 @@ async def list_runs(request: Request) -> Response:
     if "id" in request.query:  # The few runs whose ids fit; other filters do not narrow them.
         found = await Acting(request).runs.find(request.query["id"], limit_of(request.query))
         return page(records.Page([*found], None))
-    return await _list(request, states=tuple(request.query.get("state", ())))
+    return await _list(request)
 
 
 async def list_dead(request: Request) -> Response:
@@ -40,11 +39,8 @@ async def list_dead(request: Request) -> Response:
     return await _list(request, states=(FAILED,))
 
 
-async def _list(request: Request, **words: Any) -> Response:
-    words |= {name: request.query[name] for name in _FILTERS if name in request.query}
-    words |= {name: _moment(request, name) for name in ("since", "until") if name in request.query}
-    words |= {"error": request.query["error"]} if "error" in request.query else {}
-    words["rows"] = "fields" in request.query
+async def _list(request: Request, **more: Any) -> Response:
+    words = {**asked(request), **more, "rows": "fields" in request.query}
     return page(
         await Acting(request).runs.page(**words, before=read_cursor(request.query), limit=limit_of(request.query))
     )
@@ -52,13 +48,7 @@ async def _list(request: Request, **words: Any) -> Response:
 
 async def count_runs(request: Request) -> Response:
     """How many runs a filter fits, counted up to 10,000."""
-    words: dict[str, Any] = {name: request.query[name] for name in _FILTERS if name in request.query}
-    words |= {name: _moment(request, name) for name in ("since", "until") if name in request.query}
-    return Response(200, await Acting(request).runs.count(states=tuple(request.query.get("state", ())), **words))
-
-
-def _moment(request: Request, field: str) -> datetime:
-    return to_datetime(parse_instant(request.query[field], field))
+    return Response(200, await Acting(request).runs.count(**asked(request)))
 
 
 async def rerun_dead(request: Request) -> Response:

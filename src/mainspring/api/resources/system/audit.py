@@ -16,8 +16,7 @@ from mainspring.operations.audit import Audit, Revoked
 
 async def list_audit(request: Request) -> Response:
     """The audit trail of a namespace, newest first."""
-    words = asked(request, "subject", "target", "action", moments=("since", "until"))
-    trail = Audit(Acting(request).context)
+    trail, words = Audit(Acting(request).context), asked(request)
     return page(await trail.page(**words, before=read_number(request.query), limit=limit_of(request.query)))
 
 

@@ -11,6 +11,9 @@ from mainspring.api.wire.decoding import Given
 from mainspring.core.instants import parse_instant, to_datetime
 from mainspring.errors import InvalidInput
 
+_MOMENTS = ("since", "until", "from", "to")
+_PAGE = ("limit", "cursor", "fields")
+
 
 def instants(given: Given, wrong: Wrong, *names: str) -> dict[str, datetime]:
     """Those of the fields that are given, as instants; a fault is noted."""
@@ -24,9 +27,14 @@ def instants(given: Given, wrong: Wrong, *names: str) -> dict[str, datetime]:
     return found
 
 
-def asked(request: Request, *names: str, moments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Those of the query's fields that are given; `moments` as instants."""
-    words: dict[str, Any] = {name: request.query[name] for name in names if name in request.query}
-    return words | {
-        name: to_datetime(parse_instant(request.query[name], name)) for name in moments if name in request.query
-    }
+def asked(request: Request) -> dict[str, Any]:
+    """The fields of the query in the words of operations: instants as such, lists by their plural, without the page."""
+    words: dict[str, Any] = {}
+    for name, value in request.query.items():
+        if name in _MOMENTS:
+            words[name] = to_datetime(parse_instant(value, name))
+        elif isinstance(value, list):
+            words[f"{name}s"] = tuple(value)
+        elif name not in _PAGE:
+            words[name] = value
+    return words

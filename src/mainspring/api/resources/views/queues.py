@@ -33,7 +33,7 @@ async def get_task(request: Request) -> Response:
 
 async def list_facets(request: Request) -> Response:
     """At most 50 values that a filter may have, in order: those that begin with `prefix`."""
-    return Response(200, await KnownTasks(Acting(request).context).facets(**asked(request, "of", "prefix")))
+    return Response(200, await KnownTasks(Acting(request).context).facets(**asked(request)))
 
 
 ENDPOINTS = (

@@ -24,27 +24,25 @@ async def relate_job(request: Request) -> Response:
 
 async def list_run_events(request: Request) -> Response:
     """The stored events of a run, in order."""
-    words = {**asked(request, "after"), "limit": limit_of(request.query)}
+    words = {**asked(request), "limit": limit_of(request.query)}
     return Response(200, await StoredEvents(Acting(request).context).of_run(request.named("run_id"), **words))
 
 
 async def list_events(request: Request) -> Response:
     """Stored events in order, beyond a position or since an instant: by default, of the last hour."""
-    words = asked(request, "after", "job", "task", "run", "worker", moments=("since",))
-    kinds, limit = tuple(request.query.get("kind", ())), limit_of(request.query)
-    return Response(200, await StoredEvents(Acting(request).context).page(**words, kinds=kinds, limit=limit))
+    words = {**asked(request), "limit": limit_of(request.query)}
+    return Response(200, await StoredEvents(Acting(request).context).page(**words))
 
 
 async def show_timeline(request: Request) -> Response:
     """When runs were executed, from `since` (an hour ago) to `until` (now)."""
-    words = asked(request, "jobs", moments=("since", "until"))
-    return Response(200, await StoredEvents(Acting(request).context).spans(**words))
+    return Response(200, await StoredEvents(Acting(request).context).spans(**asked(request)))
 
 
 async def show_worker_spans(request: Request) -> Response:
     """When a worker executed which runs, from `since` (an hour ago) to `until` (now)."""
-    words = asked(request, moments=("since", "until"))
-    return Response(200, await StoredEvents(Acting(request).context).spans(**words, worker=request.named("worker_id")))
+    words = {**asked(request), "worker": request.named("worker_id")}
+    return Response(200, await StoredEvents(Acting(request).context).spans(**words))
 
 
 ENDPOINTS = (

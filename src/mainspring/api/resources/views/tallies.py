@@ -35,15 +35,13 @@ async def show_tallies(request: Request) -> Response:
     """What ended, by period: of the namespace, of a job, a task or a queue, or of each of them (`by`). Those of queues
     also count what was accepted. The counts are kept, so they lag events by a moment, and cost the same whatever there
     is."""
-    words = asked(request, "bucket", "by", "job", "task", "queue", "whole", moments=("since", "until"))
-    return Response(200, await Tallied(Acting(request).context).tallies(**words))
+    return Response(200, await Tallied(Acting(request).context).tallies(**asked(request)))
 
 
 async def show_service_levels(request: Request) -> Response:
     """How many attempts of each priority started within its service level (the setting `service_levels`), by default
     over the last day. The counts are kept, so they lag events by a moment, and cost the same whatever there is."""
-    words = asked(request, moments=("since", "until"))
-    return Response(200, await Tallied(Acting(request).context).service_levels(**words))
+    return Response(200, await Tallied(Acting(request).context).service_levels(**asked(request)))
 
 
 async def list_errors(request: Request) -> Response:
@@ -52,10 +50,8 @@ async def list_errors(request: Request) -> Response:
     before = read_cursor(request.query)
     if before is not None and not is_error_place(before):
         raise unknown_cursor()
-    words = asked(request, "job", "task", moments=("since",))
-    found = await Tallied(Acting(request).context).errors(**words, before=before, limit=limit_of(request.query))
-    following = None if found.next is None else write_cursor(found.next)
-    return Response(200, msgspec.structs.replace(found, next=following))
+    tallied, words = Tallied(Acting(request).context), asked(request)
+    return _page(await tallied.errors(**words, before=before, limit=limit_of(request.query)))
 
 
 async def get_error(request: Request) -> Response:
@@ -66,7 +62,7 @@ async def get_error(request: Request) -> Response:
 async def show_load(request: Request) -> Response:
     """What is planned to start, by period, and how many slots that keeps busy. Kept for ten seconds, or until a job is
     made, edited, paused or resumed."""
-    words = asked(request, "bucket", "queue", "tag", moments=("from", "to"))
+    words = asked(request)
     newest, _ = await request.context.store.changed_jobs(LATEST, limit=1)
     key = repr((request.namespace, newest, sorted(words.items())))
     since, until = words.pop("from", None), words.pop("to", None)
@@ -76,7 +72,7 @@ async def show_load(request: Request) -> Response:
 
 async def show_load_at(request: Request) -> Response:
     """The jobs that are planned to start in a period, most starts first."""
-    words = asked(request, "queue", "tag", moments=("from", "to"))
+    words = asked(request)
     return Response(200, await LoadAhead(Acting(request).context).at(words.pop("from"), words.pop("to"), **words))
 
 
@@ -100,28 +96,26 @@ async def show_job_ledger(request: Request) -> Response:
     except Problem:
         await request.context.store.get_job(request.namespace, job)  # An unknown job is reported before other faults.
         raise
-    words = asked(request, "outcome", "bucket", moments=("since", "until"))
     limit = request.query.get("limit", MOST_ROWS)
-    found = await ledger.of_job(job, **words, before=before, limit=limit)
-    following = None if found.next is None else write_cursor(found.next)
-    return Response(200, msgspec.structs.replace(found, next=following))
+    return _page(await ledger.of_job(job, **asked(request), before=before, limit=limit))
 
 
 async def show_ledger(request: Request) -> Response:
     """What ended of each job by period: a page of jobs in order of name."""
-    words = asked(request, "bucket", moments=("since", "until"))
-    ledger = Ledger(Acting(request).context)
-    found = await ledger.of_all(**words, after=read_cursor(request.query), limit=limit_of(request.query))
+    ledger, words = Ledger(Acting(request).context), asked(request)
+    return _page(await ledger.of_all(**words, after=read_cursor(request.query), limit=limit_of(request.query)))
+
+
+def _page(found: records.ErrorGroups | records.FiringWindow | records.Ledger) -> Response:
+    """A page with more than its items, and the cursor of the next."""
     following = None if found.next is None else write_cursor(found.next)
     return Response(200, msgspec.structs.replace(found, next=following))
 
 
 async def list_terms(request: Request) -> Response:
     """The terms of leadership, newest first: those that lasted at `since` or later."""
-    words = asked(request, moments=("since",))
-    return Response(
-        200, records.Terms([*await Cluster(Acting(request).context).terms(**words, limit=limit_of(request.query))])
-    )
+    terms = await Cluster(Acting(request).context).terms(**asked(request), limit=limit_of(request.query))
+    return Response(200, records.Terms([*terms]))
 
 
 ENDPOINTS = (
