@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.core.instants import from_datetime
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.paging import walk
 from mainspring.operations.values.from_rows import change_record
 
@@ -20,11 +20,8 @@ class Revoked(msgspec.Struct, frozen=True):
     revoked: list[str]
 
 
-class Audit:
+class Audit(InContext):
     """What `/v1/audit` and `mainspring audit` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     def list(
         self,

@@ -9,7 +9,7 @@ from mainspring.core.instants import load_zone
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
 from mainspring.errors import NotFound
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.jobs.options import check_name
 from mainspring.operations.planning.calendar_changes import calendar_days, preview_calendar
 from mainspring.operations.planning.records import CalendarDays, CalendarPreview
@@ -17,11 +17,8 @@ from mainspring.operations.values.from_rows import calendar_record
 from mainspring.store import Audit
 
 
-class Calendars:
+class Calendars(InContext):
     """What `/v1/calendars` and `mainspring calendar` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def list(self) -> Sequence[records.Calendar]:
         """All calendars, in order of name."""

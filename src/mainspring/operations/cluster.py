@@ -9,17 +9,14 @@ from mainspring.core.instants import from_datetime
 from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import TermRecord
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.values.from_rows import moment, node_record, term_records
 
 MOST_TERMS = 1_000
 
 
-class Cluster:
+class Cluster(InContext):
     """What `/v1/cluster` and `mainspring cluster` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def show(self, limit: int = 20) -> records.Cluster:
         """The leader, the nodes that check in, and at most `limit` of the latest terms: those of the scheduler, and of

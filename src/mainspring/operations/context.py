@@ -256,6 +256,13 @@ class Context:
         return rows_of
 
 
+class InContext:
+    """Operations of one kind, such as `Jobs`."""
+
+    def __init__(self, context: Context) -> None:
+        self._context = context
+
+
 def _json(value: object) -> str | None:
     return None if value is None else msgspec.json.encode(value).decode()
 

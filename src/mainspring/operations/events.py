@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Mapping, Sequence
 
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.values.from_rows import event_record
 
 ALIASES: Mapping[str, tuple[str, ...]] = {
@@ -19,11 +19,8 @@ ALIASES: Mapping[str, tuple[str, ...]] = {
 """What other schedulers call kinds of events (docs/sources.md)."""
 
 
-class Events:
+class Events(InContext):
     """What `/v1/events` and `mainspring events` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def follow(
         self,

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.records import Moment
 from mainspring.operations.values.from_rows import moment
 from mainspring.operations.views.explain import look_around
@@ -75,11 +75,8 @@ class ShownSettings(msgspec.Struct, frozen=True):
     items: list[ShownSetting]
 
 
-class Installation:
+class Installation(InContext):
     """What `/v1/versions` and `/v1/settings` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def versions(self) -> Versions:
         """Which version each process runs, and that of the database's schema."""

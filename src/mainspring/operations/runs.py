@@ -19,7 +19,7 @@ from mainspring.core.runs.spending import spend_time
 from mainspring.core.states import FAILED, FINAL, SUCCEEDED, UNFINISHED, State
 from mainspring.errors import Conflict, InvalidInput, NotFound, RunFailed, RunGone, WaitTimeout
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.filters import RunFilters
 from mainspring.operations.jobs.options import RunWords, read_words
 from mainspring.operations.paging import walk
@@ -52,11 +52,8 @@ MOST_SEARCHED = 10_000
 """Runs are counted up to this number."""
 
 
-class Runs:
+class Runs(InContext):
     """`app.runs`, and what `/v1/runs` and `mainspring run` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def _stored(self, run_id: str) -> Run:
         return await (await self._context.open()).get_run(self._context.namespace, run_id)

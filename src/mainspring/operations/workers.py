@@ -12,7 +12,7 @@ from mainspring.core.runs.regions import region_health
 from mainspring.core.runs.why import Crowd
 from mainspring.errors import Conflict, NotFound
 from mainspring.operations import records
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.values.from_rows import worker_record
 from mainspring.operations.views.explain import look_around
 
@@ -24,11 +24,8 @@ MOST_COUNTED = 100_000
 """Due runs of one queue, region and priority are counted up to here."""
 
 
-class Workers:
+class Workers(InContext):
     """What `/v1/workers`, `mainspring workers` and `mainspring drain` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def list(self) -> Sequence[records.Worker]:
         """The workers with a recent heartbeat, each with its actual state."""

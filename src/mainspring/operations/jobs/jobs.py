@@ -23,7 +23,7 @@ from mainspring.core.schedules.words import in_words
 from mainspring.core.states import SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, NotFound, VersionConflict
 from mainspring.operations import records
-from mainspring.operations.context import Context, NamedTask
+from mainspring.operations.context import InContext, NamedTask
 from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
@@ -82,11 +82,8 @@ class Declaring(Protocol):
         """The declared jobs, as if each were created now."""
 
 
-class Jobs:
+class Jobs(InContext):
     """`app.jobs`, and what `/v1/jobs` and `mainspring job` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def _stored(self, job: str) -> Job:
         return await (await self._context.open()).get_job(self._context.namespace, job)

@@ -25,7 +25,7 @@ from mainspring.core.runs.tallies import Tally, quantile
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.paging import PAGE
 from mainspring.operations.values.from_rows import moment
 from mainspring.operations.views.explain import look_around
@@ -64,11 +64,8 @@ class Periods(NamedTuple):
     partial: bool
 
 
-class LoadAhead:
+class LoadAhead(InContext):
     """What `/v1/load` and `mainspring load` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def show(
         self, *, since: datetime | None = None, until: datetime | None = None, bucket: Length = "5m", **only: str | None

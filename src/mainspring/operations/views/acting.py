@@ -14,7 +14,7 @@ from typing import Any, Final
 from mainspring.core.model import Run
 from mainspring.core.states import FAILED, FINAL, STATES, State
 from mainspring.errors import Conflict, InvalidInput, NotFound
-from mainspring.operations.context import Context
+from mainspring.operations.context import Context, InContext
 from mainspring.operations.jobs.jobs import Jobs
 from mainspring.operations.runs import Runs, rerun_id
 from mainspring.operations.submission import check_repeatable
@@ -29,11 +29,11 @@ AT_ONCE: Final = 100
 _UNFINISHED: Final = tuple(state for state in STATES if state not in FINAL)
 
 
-class Acting:
+class Acting(InContext):
     """What `/v1/runs:act`, `/v1/jobs:act` and `mainspring run act` do."""
 
     def __init__(self, context: Context) -> None:
-        self._context = context
+        super().__init__(context)
         self._runs = Runs(context)
         self._jobs = Jobs(context)
 

@@ -12,7 +12,7 @@ from mainspring.core.ids import encode_time
 from mainspring.core.instants import DAY, HOUR, MINUTE, Instant, from_datetime
 from mainspring.core.model import Event
 from mainspring.core.states import FAILED, FINAL
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.events import ALIASES
 from mainspring.operations.records import Event as EventRecord
 from mainspring.operations.values.from_rows import event_record, moment
@@ -32,11 +32,8 @@ MOST_JOBS: Final = 1_000
 _ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost"}
 
 
-class StoredEvents:
+class StoredEvents(InContext):
     """What `/v1/events?page=true`, `/v1/runs/ID/events`, `/v1/timeline` and `/v1/workers/ID/spans` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def page(
         self,

@@ -27,7 +27,7 @@ from mainspring.core.runs.tallies import OUTCOMES
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import CronTrigger, transition_note
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.planning.load import plan_load
 from mainspring.operations.values.from_rows import moment, same_fields
 from mainspring.operations.views.records import FiringBucket, FiringCell, FiringWindow, LedgerRow
@@ -42,11 +42,8 @@ MOST_PLANNED: Final = 500
 MOST_BUCKETS: Final = 2_000
 
 
-class Ledger:
+class Ledger(InContext):
     """What `/v1/jobs/ID/firings` shows of a span, and `/v1/ledger` of many jobs."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def of_job(
         self,

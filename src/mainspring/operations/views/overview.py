@@ -19,7 +19,7 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Firing, Job, Run, TermRecord
 from mainspring.core.runs.why import Crowd
 from mainspring.core.states import BLOCKED, FAILED, PENDING, RUNNING, SUCCEEDED, State
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.values.from_rows import in_namespace, job_row, moment, moment_or_none, run_row
 from mainspring.operations.views import overview_records
 from mainspring.operations.views.explain import look_around
@@ -47,11 +47,8 @@ _STRENGTH = (
 )  # fmt: skip
 
 
-class Overview:
+class Overview(InContext):
     """What `/v1/overview` shows."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def show(self) -> overview_records.Overview:
         """How the namespace stands now."""

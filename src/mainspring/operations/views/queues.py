@@ -11,7 +11,7 @@ from mainspring.core.instants import MINUTE
 from mainspring.core.model import Worker
 from mainspring.core.runs.tallies import PERIODS, Tally, period_of
 from mainspring.core.states import BLOCKED, RUNNING, State
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.jobs.options import check_name
 from mainspring.operations.values.from_rows import moment, moment_or_none
 from mainspring.operations.views.explain import look_around
@@ -24,11 +24,8 @@ MOST_QUEUES: Final = 200
 MOST_GATES: Final = 1_000
 
 
-class Queues:
+class Queues(InContext):
     """What `/v1/queues`, `/v1/gates` and `mainspring queues` do."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def list(self) -> QueueList:
         """All queues that have due runs, workers or a pause, by name; at most 200."""

@@ -8,7 +8,7 @@ from typing import Final, Literal
 from mainspring.core.model import Firing, Run
 from mainspring.core.states import FINAL
 from mainspring.errors import NotFound
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.records import ListedRun
 from mainspring.operations.runs import rerun_id
 from mainspring.operations.values.from_rows import moment, run_row
@@ -22,11 +22,8 @@ LONGEST_CHAIN: Final = 50
 """How many retries of retries are followed in each direction."""
 
 
-class Relations:
+class Relations(InContext):
     """What `/v1/runs/ID/relations` and `/v1/jobs/ID/relations` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def of_run(self, run_id: str) -> RunRelations:
         """What belongs to a run."""

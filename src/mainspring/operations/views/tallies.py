@@ -25,7 +25,7 @@ from mainspring.core.runs.retry import Length
 from mainspring.core.runs.tallies import PERIODS, Kind, Tally, TallyKey, period_of, quantile
 from mainspring.core.states import FAILED
 from mainspring.errors import InvalidInput, NotFound
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.values.from_rows import moment, moment_or_none, same_fields, seconds
 from mainspring.operations.views.records import (
     ErrorGroup,
@@ -48,11 +48,8 @@ MOST_SEEN: Final = 500
 """Of how many of the latest failures the jobs are counted, and the groups of one job or task are found."""
 
 
-class Tallied:
+class Tallied(InContext):
     """What `/v1/tallies`, `/v1/service-levels`, `/v1/errors`, and the commands of these names show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def tallies(
         self,

@@ -7,7 +7,7 @@ from typing import Any, Final, Literal
 
 from mainspring.core.model import Job, TaskNotice
 from mainspring.errors import NotFound
-from mainspring.operations.context import Context
+from mainspring.operations.context import InContext
 from mainspring.operations.paging import PAGE
 from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import Facets, Tasks, TaskStory, TaskSummary
@@ -18,11 +18,8 @@ MOST_SCANNED: Final = 5_000
 """Jobs that are looked through for the values that they name."""
 
 
-class KnownTasks:
+class KnownTasks(InContext):
     """What `/v1/tasks` and `/v1/facets` show."""
-
-    def __init__(self, context: Context) -> None:
-        self._context = context
 
     async def get(self, task: str) -> TaskStory:
         """A task as the worker that was heard of last announced it; NotFound if none ever did."""
