@@ -10,7 +10,7 @@ import msgspec
 from mainspring.core.instants import from_datetime
 from mainspring.operations import records
 from mainspring.operations.context import InContext
-from mainspring.operations.paging import walk
+from mainspring.operations.paging import number_of, walk
 from mainspring.operations.values.from_rows import change_record
 
 
@@ -32,12 +32,9 @@ class Audit(InContext):
         **named: str | None,
     ) -> AsyncGenerator[records.Change, None]:
         """Changes, newest first: by a `subject`, of a `target`, of one `action`, made from `since` to `until`."""
-
-        async def fetch(place: str | None, size: int) -> records.Page[records.Change]:
-            before = None if place is None else int(place)
-            return await self.page(**named, since=since, until=until, before=before, limit=size)
-
-        return walk(fetch, limit)
+        return walk(
+            lambda place, size: self.page(**named, since=since, until=until, before=number_of(place), limit=size), limit
+        )
 
     async def page(
         self,
@@ -69,11 +66,7 @@ class Audit(InContext):
     def of_job(self, job: str, limit: int | None = None) -> AsyncGenerator[records.Change, None]:
         """The changes that were made to a job over the API, newest first, each with the definition before and after
         it. What code declares is not among them."""
-
-        async def fetch(place: str | None, size: int) -> records.Page[records.Change]:
-            return await self.page_of_job(job, before=None if place is None else int(place), limit=size)
-
-        return walk(fetch, limit)
+        return walk(lambda place, size: self.page_of_job(job, before=number_of(place), limit=size), limit)
 
     async def page_of_job(
         self, job: str, *, before: int | None = None, limit: int = 50

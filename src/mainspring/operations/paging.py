@@ -26,3 +26,8 @@ async def walk(
         place = page.next
         if place is None:
             return
+
+
+def number_of(place: str | None) -> int | None:
+    """A place in a list whose places are numbers."""
+    return None if place is None else int(place)

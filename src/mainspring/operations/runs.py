@@ -146,11 +146,7 @@ class Runs(InContext):
         self, *, error: str | None = None, limit: int | None = None, **filters: Unpack[RunFilters]
     ) -> AsyncGenerator[records.Run, None]:
         """Runs, newest first: those that the filters fit (`RunFilters`), those that failed with an `error` group."""
-
-        async def fetch(place: str | None, size: int) -> records.Page[records.Run]:
-            return await self.page(error=error, before=place, limit=size, **filters)
-
-        return walk(fetch, limit)
+        return walk(lambda place, size: self.page(error=error, before=place, limit=size, **filters), limit)
 
     async def page(
         self,

@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import Any, Literal, Protocol, Unpack
 
 import msgspec
@@ -28,7 +29,7 @@ from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
-from mainspring.operations.paging import PAGE, walk
+from mainspring.operations.paging import PAGE, number_of, walk
 from mainspring.operations.planning.forecast import forecast
 from mainspring.operations.planning.records import Simulation
 from mainspring.operations.planning.simulate import simulate_job
@@ -113,11 +114,8 @@ class Jobs(InContext):
         first; `sort="last"` those that have fired, latest first. With `last`, each has the newest row of its ledger;
         with `recent`, the outcomes of its latest firings; with `times`, how long its runs took and how late they
         began."""
-
-        async def fetch(place: str | None, size: int) -> records.Page[records.ListedJob]:
-            return await self.page(sort=sort, last=last, recent=recent, times=times, after=place, limit=size, **filters)
-
-        return walk(fetch, limit)
+        fetch = partial(self.page, sort=sort, last=last, recent=recent, times=times, **filters)
+        return walk(lambda place, size: fetch(after=place, limit=size), limit)
 
     async def page(
         self,
@@ -247,11 +245,9 @@ class Jobs(InContext):
         self, job: str, limit: int | None = None, *, region: str | None = None
     ) -> AsyncGenerator[records.Firing, None]:
         """The ledger of a job, newest first; of one region, or of all."""
-
-        async def fetch(place: str | None, size: int) -> records.Page[records.Firing]:
-            return await self.firing_page(job, before=None if place is None else int(place), limit=size, region=region)
-
-        return walk(fetch, limit)
+        return walk(
+            lambda place, size: self.firing_page(job, before=number_of(place), limit=size, region=region), limit
+        )
 
     async def firing_page(
         self, job: str, *, before: Instant | None = None, limit: int = 50, region: str | None = None

@@ -11,7 +11,6 @@ from mainspring.operations.context import Context
 from mainspring.operations.paging import walk
 from mainspring.operations.planning.load import LoadAhead
 from mainspring.operations.planning.spread import propose_spread
-from mainspring.operations.records import Page
 from mainspring.operations.views.history import StoredEvents
 from mainspring.operations.views.ledger import Ledger
 from mainspring.operations.views.records import ErrorGroup
@@ -54,8 +53,4 @@ class Insight:
     ) -> AsyncGenerator[ErrorGroup, None]:
         """Kinds of failure, the one that was seen last first; those of a job or a task among its latest failures."""
         fetch = partial(self._errors, since=since, job=job, task=task)
-
-        async def page(place: str | None, size: int) -> Page[ErrorGroup]:
-            return await fetch(before=place, limit=size)
-
-        return walk(page, limit)
+        return walk(lambda place, size: fetch(before=place, limit=size), limit)
