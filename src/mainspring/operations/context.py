@@ -15,7 +15,7 @@ from mainspring.clock import Clock
 from mainspring.core.answers import Change
 from mainspring.core.model import PROVIDED_TASKS, EventBatch, Origin, Run
 from mainspring.core.tasks.specs import check_spec
-from mainspring.errors import InvalidInput
+from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.jobs.announced_tasks import AnnouncedTasks
 from mainspring.operations.jobs.options import Defaults, check_name
 from mainspring.operations.values.from_rows import Read, decode
@@ -261,6 +261,14 @@ class InContext:
 
     def __init__(self, context: Context) -> None:
         self._context = context
+
+
+async def if_found(asked: Awaitable[T]) -> T | None:
+    """The answer; None in place of NotFound."""
+    try:
+        return await asked
+    except NotFound:
+        return None
 
 
 def _json(value: object) -> str | None:

@@ -16,7 +16,8 @@ from mainspring.core.runs.regions import home_of, without_move
 from mainspring.core.schedules.triggers import check_to_come
 from mainspring.core.states import FINAL, PENDING, SUCCEEDED
 from mainspring.core.tasks.limits import task_gate
-from mainspring.errors import Conflict, InvalidInput, NotFound
+from mainspring.errors import Conflict, InvalidInput
+from mainspring.operations.context import if_found
 from mainspring.operations.jobs.options import Defaults, Values, read_defaults
 from mainspring.store import Audit, Store
 
@@ -217,9 +218,6 @@ async def _find_twin(store: Store, run: Run, now: Instant) -> NewRun | None:
     """The run as its job, if it still exists, would make it today."""
     if run.job_id is None or run.fire_at is None:
         return None
-    try:
-        job = await store.get_job(run.namespace, run.job_id)
-    except NotFound:
-        return None
-    twins = make_runs(job, run.fire_at, now)
+    job = await if_found(store.get_job(run.namespace, run.job_id))
+    twins = make_runs(job, run.fire_at, now) if job else ()
     return next((twin for twin in twins if (twin.region, twin.idx) == (run.region, run.idx)), None)

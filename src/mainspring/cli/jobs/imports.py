@@ -20,7 +20,8 @@ from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, format_instant, load_zone
 from mainspring.core.model import Job
 from mainspring.core.schedules.triggers import CronTrigger, describe
-from mainspring.errors import InvalidInput, NotFound
+from mainspring.errors import InvalidInput
+from mainspring.operations.context import if_found
 from mainspring.operations.operations import Operations
 from mainspring.ops.migrate.found import Comparison, Found, compare
 from mainspring.sdk.app import Mainspring
@@ -142,7 +143,7 @@ def _import(session: Session, dry_run: bool, read: Reader, ref: str | None = Non
             each = found
             if each.job is not None and each.name in taken:
                 each = msgspec.structs.replace(each, job=None, why_not="another of this name is before it")
-            elif each.job is not None and not is_missing and await _exists(operations, each.name):
+            elif each.job is not None and not is_missing and await if_found(operations.jobs.get(each.name)) is not None:
                 each = msgspec.structs.replace(each, job=None, why_not="a job of this name exists already")
             taken.add(each.name)
             if each.job is not None and not dry_run:
@@ -154,14 +155,6 @@ def _import(session: Session, dry_run: bool, read: Reader, ref: str | None = Non
     for found, comparison in done:
         _warn(screen, found, comparison)
     screen.answer([_record(*each) for each in done], lambda: _draw(screen, done, dry_run))
-
-
-async def _exists(operations: Operations, name: str) -> bool:
-    try:
-        await operations.jobs.get(name)
-    except NotFound:
-        return False
-    return True
 
 
 def _zone(job: Job) -> str:

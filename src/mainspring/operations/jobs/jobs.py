@@ -22,9 +22,9 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.core.schedules.words import in_words
 from mainspring.core.states import SUCCEEDED
-from mainspring.errors import Conflict, InvalidInput, NotFound, VersionConflict
+from mainspring.errors import Conflict, InvalidInput, VersionConflict
 from mainspring.operations import records
-from mainspring.operations.context import InContext, NamedTask
+from mainspring.operations.context import InContext, NamedTask, if_found
 from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
@@ -150,19 +150,13 @@ class Jobs(InContext):
     ) -> Sequence[Job]:
         """The next jobs to filter; a named job alone."""
         if name is not None:
-            found = await self._find(name)
+            found = await if_found(self._stored(name))
             return [found] if found is not None and found.name == name else []
         if sort == "name":
             return await store.list_jobs(self._context.namespace, app=app, after=after, limit=size)
         instant, _, job_id = (after or "").partition(" ")
         beyond = None if after is None else (int(instant), job_id)
         return await store.ordered_jobs(self._context.namespace, sort, beyond=beyond, limit=size)
-
-    async def _find(self, job: str) -> Job | None:
-        try:
-            return await self._stored(job)
-        except NotFound:
-            return None
 
     async def _listed(
         self, store: Store, jobs: Sequence[Job], *, last: bool, recent: int, times: bool, rows: bool
@@ -311,7 +305,7 @@ class Jobs(InContext):
             audit = context.audit("job.create", f"job:{job_id}", None, self._record)
             job = await store.create_job(draft, audit=audit)
         except Conflict:
-            found = await self._find(job_id)
+            found = await if_found(self._stored(job_id))
             if found is None:
                 raise
             job = found
@@ -537,10 +531,7 @@ async def _last_run(store: Store, job: Job) -> Run | None:
         return None
     newest = [row for row in rows if row.fire_at == rows[0].fire_at]
     telling = next((row for row in newest if row.outcome != SUCCEEDED), newest[0])
-    try:
-        return await store.get_run(job.namespace, telling.run_id or "")
-    except NotFound:
-        return None
+    return await if_found(store.get_run(job.namespace, telling.run_id or ""))
 
 
 def _whole_instants(rows: Sequence[Firing], limit: int) -> Sequence[Firing]:

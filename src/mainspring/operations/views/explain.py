@@ -9,7 +9,7 @@ from mainspring.core.load.leadership import LEASE
 from mainspring.core.model import Job, Run
 from mainspring.core.runs.why import Cause, Crowd, GateUse, QueuePause, why_not_firing, why_not_running
 from mainspring.core.states import BLOCKED, FINAL
-from mainspring.errors import NotFound
+from mainspring.operations.context import if_found
 from mainspring.settings import Settings
 from mainspring.store import Store
 
@@ -52,7 +52,8 @@ async def explain_run(source: Knowing, run: Run) -> list[Cause]:
     if run.state == BLOCKED:
         waited_for = [await store.get_run(run.namespace, each) for each in await store.upstream_runs(run.id)]
         upstream = [each for each in waited_for if each.state not in FINAL]  # One may have ended between two reads.
-        gate, job = await _gate_of(store, run), await _job_of(store, run)
+        gate = await _gate_of(store, run)
+        job = None if run.job_id is None else await if_found(store.get_job(run.namespace, run.job_id))
     crowd, pause = await look_around(source, run.namespace), await _pause_of(store, run.namespace, run.queue)
     return why_not_running(run, job=job, upstream=upstream, gate=gate, crowd=crowd, pause=pause)
 
@@ -66,20 +67,8 @@ async def _gate_of(store: Store, run: Run) -> GateUse | None:
     """The gate that a run is blocked on."""
     if run.blocked_on is None:
         return None
-    try:
-        return GateUse(*await store.gate_holders(run.namespace, run.blocked_on))
-    except NotFound:
-        return None
-
-
-async def _job_of(store: Store, run: Run) -> Job | None:
-    """The job that a run belongs to, if it still exists."""
-    if run.job_id is None:
-        return None
-    try:
-        return await store.get_job(run.namespace, run.job_id)
-    except NotFound:
-        return None
+    held = await if_found(store.gate_holders(run.namespace, run.blocked_on))
+    return None if held is None else GateUse(*held)
 
 
 async def explain_job(source: Knowing, job: Job) -> list[Cause]:

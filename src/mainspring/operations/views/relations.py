@@ -7,8 +7,7 @@ from typing import Final, Literal
 
 from mainspring.core.model import Firing, Run
 from mainspring.core.states import FINAL
-from mainspring.errors import NotFound
-from mainspring.operations.context import InContext
+from mainspring.operations.context import InContext, if_found
 from mainspring.operations.records import ListedRun
 from mainspring.operations.runs import rerun_id
 from mainspring.operations.values.from_rows import moment, run_row
@@ -49,10 +48,7 @@ class Relations(InContext):
         return found
 
     async def _find(self, store: Store, run_id: str) -> Run | None:
-        try:
-            return await store.get_run(self._context.namespace, run_id)
-        except NotFound:
-            return None
+        return await if_found(store.get_run(self._context.namespace, run_id))
 
     async def _siblings(self, store: Store, run: Run) -> Sequence[str]:
         """The other runs of the same firing: its regions and indexes."""
