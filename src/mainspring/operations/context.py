@@ -6,6 +6,7 @@ The SDK, the API and the command line differ in these points only. Each makes a 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping
 from typing import Any, Literal, NamedTuple, Protocol, TypeVar
 
@@ -13,11 +14,12 @@ import msgspec
 
 from mainspring.clock import Clock
 from mainspring.core.answers import Change
-from mainspring.core.model import PROVIDED_TASKS, EventBatch, Origin, Run
+from mainspring.core.model import PROVIDED_TASKS, EventBatch, Job, Origin, Run
 from mainspring.core.tasks.specs import check_spec
 from mainspring.errors import InvalidInput, NotFound
 from mainspring.operations.jobs.announced_tasks import AnnouncedTasks
 from mainspring.operations.jobs.options import Defaults, check_name
+from mainspring.operations.paging import PAGE
 from mainspring.operations.values.from_rows import Read, decode
 from mainspring.operations.values.payload import Signature
 from mainspring.settings import Settings
@@ -269,6 +271,24 @@ async def if_found(asked: Awaitable[T]) -> T | None:
         return await asked
     except NotFound:
         return None
+
+
+async def fitting_jobs(store: Store, namespace: str, fits: Callable[[Job], bool], most: int) -> list[Job]:
+    """The jobs of a namespace that fit, in order of name: about `most` of them, if there are more."""
+    found, after = list[Job](), None
+    while len(found) < most:
+        page = await store.list_jobs(namespace, after=after, limit=PAGE)
+        found += filter(fits, page)
+        if len(page) < PAGE:
+            break
+        after = page[-1].name
+    return found
+
+
+def time_limit(seconds: float) -> Callable[[], bool]:
+    """Whether this time is over, from now on: ends a search that calendars make long."""
+    deadline = time.monotonic() + seconds
+    return lambda: time.monotonic() > deadline
 
 
 def _json(value: object) -> str | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -24,7 +23,7 @@ from mainspring.core.schedules.words import in_words
 from mainspring.core.states import SUCCEEDED
 from mainspring.errors import Conflict, InvalidInput, VersionConflict
 from mainspring.operations import records
-from mainspring.operations.context import InContext, NamedTask, if_found
+from mainspring.operations.context import InContext, NamedTask, if_found, time_limit
 from mainspring.operations.filters import JobFilters
 from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
@@ -230,10 +229,8 @@ class Jobs(InContext):
         self, job: Job, calendars: Mapping[str, Calendar], count: int, zone: str | None
     ) -> Sequence[records.FireTime]:
         """Compute fire times in a thread: with calendars that allow little, a search takes long."""
-        store, deadline = await self._context.open(), time.monotonic() + SEARCH_S
-        return await asyncio.to_thread(
-            forecast, job, calendars, store.now(), count, zone, lambda: time.monotonic() > deadline
-        )
+        now = (await self._context.open()).now()
+        return await asyncio.to_thread(forecast, job, calendars, now, count, zone, time_limit(SEARCH_S))
 
     def firings(
         self, job: str, limit: int | None = None, *, region: str | None = None

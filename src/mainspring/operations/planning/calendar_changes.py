@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import date, timedelta
@@ -16,8 +15,7 @@ from mainspring.core.planning.plans import LONGEST_STRETCH, is_moved_to_next_day
 from mainspring.core.planning.revision import reconsider
 from mainspring.core.schedules.calendars import Calendar, calendars_over, excluded_day
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import Context
-from mainspring.operations.paging import PAGE
+from mainspring.operations.context import Context, fitting_jobs, time_limit
 from mainspring.operations.planning.load import LONGEST_S, MOST_JOBS, plan_load
 from mainspring.operations.planning.records import CalendarChange, CalendarDays, CalendarPreview, ExcludedDay
 from mainspring.operations.values.from_rows import moment, moment_or_none
@@ -38,7 +36,7 @@ async def calendar_days(
     last = until or first + timedelta(days=MOST_DAYS - 1)
     if not 0 <= (last - first).days < MOST_DAYS:
         raise InvalidInput("to", str(last), "is before `from`, or more than a year later", "give up to 366 days")
-    days, partial = await asyncio.to_thread(_excluded_days, name, calendars, first, last, _time_limit())
+    days, partial = await asyncio.to_thread(_excluded_days, name, calendars, first, last, time_limit(LONGEST_S))
     over = calendars_over(name, calendars)
     using = sorted(job.name for job in await _jobs_obeying(store, context.namespace, over))
     return CalendarDays(
@@ -48,11 +46,6 @@ async def calendar_days(
         calendars=sorted(over - {name}),
         partial=partial,
     )
-
-
-def _time_limit() -> Callable[[], bool]:
-    deadline = time.monotonic() + LONGEST_S
-    return lambda: time.monotonic() > deadline
 
 
 def _excluded_days(
@@ -69,14 +62,7 @@ def _excluded_days(
 
 
 async def _jobs_obeying(store: Store, namespace: str, names: frozenset[str]) -> list[Job]:
-    jobs, after = list[Job](), None
-    while len(jobs) < MOST_JOBS:
-        page = await store.list_jobs(namespace, after=after, limit=PAGE)
-        jobs += [job for job in page if not names.isdisjoint(job.policy.calendars)]
-        if len(page) < PAGE:
-            break
-        after = page[-1].name
-    return jobs
+    return await fitting_jobs(store, namespace, lambda job: not names.isdisjoint(job.policy.calendars), MOST_JOBS)
 
 
 async def preview_calendar(context: Context, calendar: Calendar, known: Calendars, days: int) -> CalendarPreview:
@@ -87,7 +73,7 @@ async def preview_calendar(context: Context, calendar: Calendar, known: Calendar
     using = await _jobs_obeying(store, context.namespace, calendars_over(calendar.name, new))
     active = [job for job in using if job.paused_at is None]
     last = now + days * DAY
-    changes, partial = await asyncio.to_thread(_changes, active, known, new, now, last, _time_limit())
+    changes, partial = await asyncio.to_thread(_changes, active, known, new, now, last, time_limit(LONGEST_S))
     counts = Counter(change.effect for _, change in changes)
     return CalendarPreview(
         items=[_record(job, change) for job, change in changes[:MOST_CHANGES]],

@@ -7,7 +7,6 @@ runs in a thread and ends after two seconds: an answer that was cut short says s
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -25,8 +24,7 @@ from mainspring.core.runs.tallies import Tally, quantile
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import InContext
-from mainspring.operations.paging import PAGE
+from mainspring.operations.context import InContext, fitting_jobs, time_limit
 from mainspring.operations.values.from_rows import moment
 from mainspring.operations.views.explain import look_around
 from mainspring.operations.views.records import Load, LoadAt, LoadBucket, LoadJob, QuietPeriod
@@ -135,23 +133,14 @@ class LoadAhead(InContext):
     ) -> tuple[list[Plan], bool]:
         """The active jobs and their instants in a span; and whether that was cut short."""
         store = await self._context.open()
-        jobs, after = list[Job](), None
-        while len(jobs) < MOST_JOBS:
-            page = await store.list_jobs(self._context.namespace, after=after, limit=PAGE)
-            jobs += [
-                job
-                for job in page
-                if job.paused_at is None
-                and job.next_fire_at is not None
-                and queue in (None, job.queue)
-                and (tag is None or tag in job.options.tags)
-            ]
-            if len(page) < PAGE:
-                break
-            after = page[-1].name
+
+        def fits(job: Job) -> bool:
+            is_planned = job.paused_at is None and job.next_fire_at is not None
+            return is_planned and queue in (None, job.queue) and (tag is None or tag in job.options.tags)
+
+        jobs = await fitting_jobs(store, self._context.namespace, fits, MOST_JOBS)
         calendars = await store.list_calendars(self._context.namespace)
-        deadline = time.monotonic() + LONGEST_S
-        return await asyncio.to_thread(plan_load, jobs, calendars, first, last, lambda: time.monotonic() > deadline)
+        return await asyncio.to_thread(plan_load, jobs, calendars, first, last, time_limit(LONGEST_S))
 
     async def _durations(self, store: Store) -> dict[str, float]:
         """How long a run of each job takes, in seconds: the median of the last day."""

@@ -4,7 +4,6 @@ its durations."""
 from __future__ import annotations
 
 import asyncio
-import time
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Sequence
@@ -15,11 +14,10 @@ from typing import Final, Literal, NamedTuple
 from mainspring.core.instants import DAY, MINUTE, SECOND, Duration, Instant, from_datetime
 from mainspring.core.model import Job
 from mainspring.core.planning.firing_limits import check_firings
-from mainspring.core.planning.simulation import Outage, PredictedFiring, Prediction, Took, simulate
-from mainspring.core.schedules.calendars import Calendar
+from mainspring.core.planning.simulation import Outage, PredictedFiring, Prediction, simulate
 from mainspring.core.schedules.words import in_words
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import Context
+from mainspring.operations.context import Context, time_limit
 from mainspring.operations.planning.load import LONGEST, LONGEST_S, LoadAhead
 from mainspring.operations.planning.records import SimulatedLoad, Simulation
 from mainspring.operations.values.from_rows import moment, same_fields
@@ -74,7 +72,9 @@ async def simulate_job(
         remedy = "`mainspring calendar list` shows those that do"
         raise InvalidInput("calendars", unknown[0], "does not exist", remedy)
     history = await _history(store, draft, first, last) if took is None else History("given", took)
-    found = await asyncio.to_thread(_simulate, draft, calendars, first, last, history.took, down, history.unfinished)
+    span = draft, calendars, first, last
+    enough = time_limit(LONGEST_S)
+    found = await asyncio.to_thread(simulate, *span, history.took, down, history.unfinished, enough)
     is_ahead = first >= now and last - first <= LONGEST
     return _record(draft, found, history, await _load(context, draft, found, first, last) if is_ahead else None)
 
@@ -91,19 +91,6 @@ def _outage(number: int, span: Span, first: Instant, last: Instant) -> Outage:
         problem = "is not within the span, or ends before it begins"
         raise InvalidInput(f"outages[{number}]", str(moment(end)), problem, "give a beginning and a later end in it")
     return Outage(begin, end)
-
-
-def _simulate(
-    job: Job,
-    calendars: dict[str, Calendar],
-    first: Instant,
-    last: Instant,
-    took: Took,
-    outages: Sequence[Outage],
-    unfinished: Sequence[PredictedFiring],
-) -> Prediction:
-    deadline = time.monotonic() + LONGEST_S
-    return simulate(job, calendars, first, last, took, outages, unfinished, lambda: time.monotonic() > deadline)
 
 
 async def _history(store: Store, job: Job, first: Instant, last: Instant) -> History:

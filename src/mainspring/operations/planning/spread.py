@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
@@ -29,7 +28,7 @@ from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import describe
 from mainspring.core.schedules.words import in_words
 from mainspring.errors import InvalidInput
-from mainspring.operations.context import Context
+from mainspring.operations.context import Context, time_limit
 from mainspring.operations.planning.load import LONGEST_S, PINNED, LoadAhead, Plan, bounds, is_movable, plan_load
 from mainspring.operations.planning.records import Peak, Spread, SpreadEdit, StayingJob
 from mainspring.operations.values.bodies import trigger_body
@@ -71,9 +70,8 @@ async def propose_spread(
         raise InvalidInput("within", within, "is not between a minute and an hour", "choose 1m to 1h, like 15m")
     plans, cut = await LoadAhead(context).plans(first, last, **only)
     calendars = await store.list_calendars(context.namespace)
-    deadline = time.monotonic() + LONGEST_S
     moved, late = await asyncio.to_thread(
-        _moves, plans, calendars, first, last, reach // MINUTE, target, lambda: time.monotonic() > deadline
+        _moves, plans, calendars, first, last, reach // MINUTE, target, time_limit(LONGEST_S)
     )
     return _record(plans, moved, first, format_duration(reach), partial=cut or late)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -63,15 +63,7 @@ class StoredEvents(InContext):
                 and worker in (None, event.worker)
             )
 
-        items = list[EventRecord]()
-        last, read = position - 1, 0
-        async for place, event in _read(store, position):
-            last, read = place, read + 1
-            if fits(event):
-                items.append(event_record(place, event))
-            if len(items) == limit or read == MOST_READ:
-                return EventPage(items, last)
-        return EventPage(items, None)
+        return await _page(store, position, fits, limit)
 
     async def of_run(self, run_id: str, *, after: int | None = None, limit: int = 200) -> EventPage:
         """The stored events of a run: those of its lifetime are looked through."""
@@ -79,16 +71,7 @@ class StoredEvents(InContext):
         run = await store.get_run(self._context.namespace, run_id)
         position = await store.position_at(run.created_at) if after is None else after + 1
         until = await store.position_at(run.finished_at + MINUTE) if run.finished_at is not None else None
-        items, last, read = list[EventRecord](), position - 1, 0
-        async for place, event in _read(store, position):
-            if until is not None and place >= until:
-                return EventPage(items, None)
-            last, read = place, read + 1
-            if event.run_id == run.id:
-                items.append(event_record(place, event))
-            if len(items) == limit or read == MOST_READ:
-                return EventPage(items, last)
-        return EventPage(items, None)
+        return await _page(store, position, lambda event: event.run_id == run.id, limit, until)
 
     async def spans(
         self,
@@ -183,6 +166,22 @@ def _span(run_id: str, began: Event | None, ended: Event | None, first: Instant)
         state,
         event.attempt,
     )
+
+
+async def _page(
+    store: Store, position: int, fits: Callable[[Event], bool], limit: int, until: int | None = None
+) -> EventPage:
+    """The events that fit from a position on, and before another one."""
+    items, read = list[EventRecord](), 0
+    async for place, event in _read(store, position):
+        if until is not None and place >= until:
+            break
+        read += 1
+        if fits(event):
+            items.append(event_record(place, event))
+        if len(items) == limit or read == MOST_READ:
+            return EventPage(items, place)
+    return EventPage(items, None)
 
 
 async def _read(store: Store, position: int, at_once: int = BATCHES) -> AsyncIterator[tuple[int, Event]]:
