@@ -46,7 +46,9 @@ class Assets:
     def files(self) -> dict[str, Asset]:
         """The files by their path relative to the folder."""
         paths = sorted(path for path in self._folder.rglob("*") if path.suffix in TYPES and path.is_file())
-        return {path.relative_to(self._folder).as_posix(): _read(path) for path in paths}
+        return {
+            path.relative_to(self._folder).as_posix(): packed(path.read_bytes(), TYPES[path.suffix]) for path in paths
+        }
 
     @cached_property
     def digest(self) -> str:
@@ -86,10 +88,6 @@ class Assets:
         for name, value in values.items():
             text = text.replace("{{" + name + "}}", escape(value, quote=True))
         return text.encode()
-
-
-def _read(path: Path) -> Asset:
-    return packed(path.read_bytes(), TYPES[path.suffix])
 
 
 def packed(content: bytes, media_type: str) -> Asset:

@@ -28,7 +28,7 @@ def describe_api(endpoints: Sequence[Endpoint]) -> Document:
     """The whole document."""
     kinds = [*_kinds(endpoints), Problem]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REF)
-    of = {_key(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
+    of = {str(kind): schema for kind, schema in zip(kinds, schemas, strict=True)}
     paths: dict[str, Document] = {}
     for endpoint in endpoints:
         paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, of)
@@ -49,12 +49,8 @@ def _kinds(endpoints: Sequence[Endpoint]) -> list[Any]:
     for endpoint in endpoints:
         for kind in (endpoint.body, endpoint.query, *endpoint.answers.values()):
             if kind is not None and not isinstance(kind, str):
-                found.setdefault(_key(kind), kind)
+                found.setdefault(str(kind), kind)
     return list(found.values())
-
-
-def _key(kind: Any) -> str:
-    return str(kind)
 
 
 def _operation(endpoint: Endpoint, of: dict[str, Document]) -> Document:
@@ -73,7 +69,7 @@ def _operation(endpoint: Endpoint, of: dict[str, Document]) -> Document:
     if parameters := list(_parameters(endpoint)):
         operation["parameters"] = parameters
     if endpoint.body is not None:
-        shape = of[_key(endpoint.body)]
+        shape = of[str(endpoint.body)]
         content: Document = {"schema": {"allOf": [shape, endpoint.rule]} if endpoint.rule else shape}
         if endpoint.example is not None:
             content["example"] = endpoint.example
@@ -93,7 +89,7 @@ def _success(endpoint: Endpoint, kind: Any, of: dict[str, Document]) -> Document
         return {"description": "Done."}
     if isinstance(kind, str):
         return {"description": endpoint.summary, "content": {kind: {"schema": {"type": "string"}}}}
-    content: Document = {JSON: {"schema": of[_key(kind)]}}
+    content: Document = {JSON: {"schema": of[str(kind)]}}
     if endpoint.path.endswith("/logs") and endpoint.method == "GET":
         content["text/event-stream"] = {"schema": {"type": "string"}}
     return {"description": endpoint.summary, "content": content}
@@ -116,7 +112,7 @@ def _refusals(endpoint: Endpoint) -> set[int]:
 
 def _refusal(status: int, of: dict[str, Document]) -> Document:
     kinds = [f"`{PREFIX}{kind}`" for kind, (found, _) in TITLES.items() if found == status]
-    schema = of[_key(Problem)]
+    schema = of[str(Problem)]
     return {"description": "Refused: " + ", ".join(kinds), "content": {MEDIA_TYPE: {"schema": schema}}}
 
 

@@ -92,7 +92,7 @@ class Router:
     def find(self, method: str, path: str) -> Match | None:
         """The endpoint for a method and a path; None if there is none."""
         match = self._find(method, path)
-        if match is None and (plain := _without_extra_slashes(path)) != path:
+        if match is None and (plain := _SLASHES.sub("/", path).rstrip("/") or "/") != path:
             return self._find(method, plain)
         return match
 
@@ -108,7 +108,3 @@ class Router:
     def allowed_methods(self, path: str) -> list[str]:
         """The methods that are served at a path, in alphabetical order; none if the path is not served."""
         return [method for method in METHODS if self.find(method, path) is not None]
-
-
-def _without_extra_slashes(path: str) -> str:
-    return _SLASHES.sub("/", path).rstrip("/") or "/"

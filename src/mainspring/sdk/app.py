@@ -11,7 +11,6 @@ import sys
 import threading
 from collections.abc import Callable, Collection, Coroutine, Mapping
 from functools import cached_property, reduce
-from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Self, TypeVar, Unpack, overload
 
 import msgspec
@@ -383,9 +382,7 @@ class Mainspring:
         await self.open()
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self.close()
 
     def borrow(self, store: Store, clock: Clock) -> Callable[[], None]:

@@ -7,7 +7,6 @@ import os
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterator
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
-from types import TracebackType
 from typing import Any, ParamSpec, Self, TypeVar, overload
 
 from mainspring.errors import MainspringError
@@ -65,9 +64,7 @@ class Blocking:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _wait(self, work: Coroutine[Any, Any, T]) -> T:

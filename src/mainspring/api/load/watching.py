@@ -126,16 +126,13 @@ class Tail:
         self._streams += 1
         try:
             while not self._waking.closing:
-                self._read_on()
+                if self._task is None:
+                    self._task = asyncio.get_running_loop().create_task(self._read())
                 for batch in await self._since(position):
                     yield batch
                     position = batch.position + len(batch.events)
         finally:
             self._streams -= 1
-
-    def _read_on(self) -> None:
-        if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._read())
 
     async def _since(self, position: int) -> list[EventBatch]:
         """What is known from a position on; if nothing is, wait for it."""

@@ -24,7 +24,6 @@ from mainspring.core.schedules.triggers import (
 from mainspring.core.tasks.commands import split_command
 from mainspring.errors import InvalidInput
 from mainspring.operations.jobs.options import INSTANT, OPTIONS, JobWords, RunWords, Values, check_name, read_words
-from mainspring.operations.values.json_types import RetryBody
 
 COMMANDS = frozenset({"command", "container"})
 """Tasks that execute whatever they are given: they need a permission of their own."""
@@ -122,17 +121,13 @@ def read_options(given: Given, known: type, zone: str | None, wrong: Wrong) -> V
         written = given[name]
         try:
             if name == "retry":
-                written = _read_retry(written)
+                written = Retry(written) if isinstance(written, int) else Retry(**given_of(written))
             elif OPTIONS[name].kind is INSTANT:
                 written = to_datetime(read_instant(written, name, zone))
             values |= read_words({name: written}, known, "this request")
         except InvalidInput as error:
             wrong.take(error, "retry." if name == "retry" and not error.field.startswith("retry") else "")
     return values
-
-
-def _read_retry(written: RetryBody | int) -> Retry:
-    return Retry(written) if isinstance(written, int) else Retry(**given_of(written))
 
 
 def read_instant(text: str, field: str, zone: str | None) -> Instant:

@@ -118,7 +118,7 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("reason", run.reason),
         ("task", show_command(run.args) if run.task in PROVIDED else run.task),
         ("arguments", None if not run.args or run.task in PROVIDED else _cut(run.args)),
-        ("job", None if run.job is None else f"{run.job}, fired for {_fired_for(run)}"),
+        ("job", None if run.job is None else f"{run.job}, fired for {moment(run.fire_at) if run.fire_at else ''}"),
         ("retry of", run.retry_of),
         ("where", " · ".join(where)),
         ("moved", run.moved_because.removeprefix("moved ")),
@@ -133,10 +133,6 @@ def _facts(story: Story) -> list[tuple[str, Value]]:
         ("losses", str(run.losses) if run.losses else None),
         ("result", None if run.result is None else _cut(run.result)),
     ]
-
-
-def _fired_for(run: records.Run) -> str:
-    return "" if run.fire_at is None else moment(run.fire_at)
 
 
 def _cut(value: object) -> str:

@@ -218,10 +218,6 @@ def _count(least: int, json: Any) -> Kind:
     return Kind(read, json, metavar="NUMBER")
 
 
-def _read_duration(field: str, value: Any) -> Duration:
-    return parse_duration(value, field)
-
-
 def _read_some_duration(field: str, value: Any) -> Duration:
     duration = parse_duration(value, field)
     if not duration:
@@ -259,7 +255,7 @@ CALENDARS = Kind(_read_calendars, json_types.Calendars, metavar="NAME", several=
 REGIONS = Kind(_read_some_names, json_types.FewNames, metavar="NAME", several=True)
 JOBS = Kind(_read_names, json_types.SomeNames, metavar="JOB", several=True)
 RUNS = Kind(_read_runs, json_types.Names, metavar="RUN", several=True)
-DURATION = Kind(_read_duration, json_types.Span, format_duration, "DURATION")
+DURATION = Kind(lambda field, value: parse_duration(value, field), json_types.Span, format_duration, "DURATION")
 SOME_DURATION = Kind(_read_some_duration, json_types.Span, format_duration, "DURATION")
 INSTANT = Kind(lambda field, value: parse_instant(value, field), json_types.InstantText, format_instant, "INSTANT")
 COUNT, COUNT_FROM_0 = _count(1, json_types.Count), _count(0, json_types.CountFrom0)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from mainspring.core.instants import format_duration, format_instant
-from mainspring.core.model import Job, JobPolicy, RunOptions
+from mainspring.core.model import Job, JobPolicy
 from mainspring.core.schedules.triggers import (
     AfterTrigger,
     AtTrigger,
@@ -26,7 +26,8 @@ def body_of(job: Job) -> Body:
     defaults = msgspec.structs.asdict(JobPolicy())
     policy = msgspec.structs.asdict(job.policy)
     own = {"priority": job.priority, "queue": job.queue, "key": job.key, "limit": job.limit}
-    execution = {**own, **_words_of(job.options)}
+    options = msgspec.structs.asdict(job.options).items()
+    execution = own | {name: value for name, value in options if name in ExecutionWords.__annotations__}
     if (said := job.options.said) is not None:  # The other options are the task's to say.
         execution = {name: value for name, value in execution.items() if name in said}
     return {
@@ -37,12 +38,6 @@ def body_of(job: Job) -> Body:
         **trigger_body(job.trigger),
         **word_values({name: value for name, value in policy.items() if value != defaults[name]}),
     }
-
-
-def _words_of(options: RunOptions) -> dict[str, Any]:
-    """The options that an author gives; the other fields are the program's own notes."""
-    values = msgspec.structs.asdict(options)
-    return {name: value for name, value in values.items() if name in ExecutionWords.__annotations__}
 
 
 def trigger_body(trigger: Trigger) -> Body:

@@ -67,7 +67,8 @@ class Acting(InContext):
             looked_at, more = [run.id for run in page[:limit]], len(page) > limit
             found, refused = _actionable(action, page[:limit])
         if dry_run:
-            count = len(looked_at) if run_ids or error else (await self._runs.count(**_countable(words))).count
+            del words["error"]  # It cannot be counted.
+            count = len(looked_at) if run_ids or error else (await self._runs.count(**words)).count
             sample = {run.id: run.state for run in found[:SAMPLE]}
             return ActedRuns(action=action, dry_run=True, matched=count, done=0, runs=dict(sample), refused=refused,
                              next=None)  # fmt: skip
@@ -182,7 +183,3 @@ def _actionable(action: RunAction, runs: Sequence[Run]) -> tuple[list[Run], dict
         except Conflict as error:
             refused[run.id] = str(error)
     return found, refused
-
-
-def _countable(words: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in words.items() if name != "error"}

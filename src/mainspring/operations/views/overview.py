@@ -9,6 +9,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import takewhile
+from typing import get_args
 
 import msgspec
 
@@ -41,10 +42,7 @@ OFTEN_OF_LATEST = 3
 OFTEN_IN_A_DAY = 5
 """A job whose latest firing went well needs attention if this many of the latest rows of its ledger, or this many of
 its runs of the last day, have failed."""
-_STRENGTH = (
-    "no-leader", "no-worker", "queue-unserved", "task-unknown", "queue-paused", "job-failed", "job-missed",
-    "job-failing", "job-paused",
-)  # fmt: skip
+_STRENGTH = get_args(overview_records.AttentionKind)
 
 
 class Overview(InContext):

@@ -41,6 +41,7 @@ AttentionKind = Literal[
     "no-leader", "no-worker", "queue-unserved", "task-unknown", "queue-paused", "job-failed", "job-missed",
     "job-failing", "job-paused",
 ]  # fmt: skip
+"""What matters most comes first."""
 
 
 class Attention(msgspec.Struct, kw_only=True, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from math import ceil
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import msgspec
 
@@ -25,9 +25,7 @@ from mainspring.ops.advice.matrices import (
 )
 
 Infrastructure = Literal["postgres", "redis", "kubernetes", "kafka", "aws", "rabbitmq", "etcd", "zookeeper"]
-INFRASTRUCTURE: Sequence[Infrastructure] = (
-    *("postgres", "redis", "kubernetes", "kafka", "aws", "rabbitmq", "etcd", "zookeeper"),
-)
+INFRASTRUCTURE: Sequence[Infrastructure] = get_args(Infrastructure)
 DAY_S = 86_400
 
 
@@ -153,10 +151,8 @@ def choose_elector(situation: Situation, pattern: Pattern) -> tuple[Elector, str
 def advise(situation: Situation) -> Advice:
     """The advice for a situation, with what would change it."""
     here = _decide(situation)
-    changes = [
-        Change(name, _difference(here, other)) for name, other in _variations(situation) if _differs(here, other)
-    ]
-    return msgspec.structs.replace(here, changes=changes)
+    differences = [(name, _difference(here, other)) for name, other in _variations(situation)]
+    return msgspec.structs.replace(here, changes=[Change(name, other) for name, other in differences if other])
 
 
 def _decide(situation: Situation) -> Advice:
@@ -223,10 +219,6 @@ def _variations(situation: Situation) -> Iterator[tuple[str, Advice]]:
 def _summary(advice: Advice) -> tuple[str, str, str, str]:
     queue = "no queue" if advice.queue is None else advice.queue.name
     return advice.approach.known_as, queue, f"elected by {advice.elector.name}", advice.store
-
-
-def _differs(one: Advice, other: Advice) -> bool:
-    return _summary(one) != _summary(other)
 
 
 def _difference(one: Advice, other: Advice) -> str:

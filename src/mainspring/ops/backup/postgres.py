@@ -90,7 +90,8 @@ async def _dump(connection: Connection, folder: Path, progress: Progress) -> Sna
         progress("Copying", number, len(tables))
         columns = tuple(row[0] for row in await connection.fetch(_COLUMNS, table))
         rows[table], content = await _fingerprint(connection, table)
-        query = f"SELECT {_listed(columns)} FROM mainspring.{table}"
+        listed = ", ".join(f'"{column}"' for column in columns)
+        query = f"SELECT {listed} FROM mainspring.{table}"
         with Writer(folder / f"{table}.copy.gz") as writer:
 
             async def write(data: bytes, writer: Writer = writer) -> None:
@@ -118,10 +119,6 @@ async def _fingerprint(connection: Connection, table: str) -> tuple[int, str]:
     )
     row = await connection.fetchrow(query, timeout=PATIENCE_S)
     return int(row[0]), str(row[1])
-
-
-def _listed(columns: Sequence[str]) -> str:
-    return ", ".join(f'"{column}"' for column in columns)
 
 
 def verify(folder: Path, manifest: Manifest, progress: Progress) -> None:

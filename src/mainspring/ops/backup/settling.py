@@ -21,7 +21,7 @@ import msgspec
 
 from mainspring.core.answers import Change
 from mainspring.core.instants import Instant, format_instant
-from mainspring.core.model import DEFAULT, Job, JobPolicy
+from mainspring.core.model import DEFAULT, JobPolicy
 from mainspring.core.planning.plans import Calendars, pass_over
 from mainspring.core.schedules.triggers import AfterTrigger, Trigger
 from mainspring.errors import StoreError
@@ -107,14 +107,12 @@ async def _skip_instants(store: Store, epoch: Instant, reason: str) -> int:
             calendars[namespace] = await store.list_calendars(namespace)
         plans = [pass_over(job, epoch, calendars[job.namespace], reason) for job in jobs]
         for job, fired in zip(jobs, await store.fire(plans, None), strict=True):
-            _check_applied(job, fired.applied)
+            if not fired.applied:
+                raise StoreError(
+                    f"job {job.name} changed during the restore: stop all other processes and restore again"
+                )
         skipped += len(jobs)
     return skipped
-
-
-def _check_applied(job: Job, applied: bool) -> None:
-    if not applied:
-        raise StoreError(f"job {job.name} changed during the restore: stop all other processes and restore again")
 
 
 def after_jobs_in(rows: Iterable[Sequence[Any]]) -> list[tuple[str, Instant, str]]:

@@ -132,15 +132,21 @@ class Drill:
             need(critical == 0, f"{critical} runs of priority 1 or 2 are being executed: wait, or drill later")
 
     async def _check_services(self) -> None:
-        if self._options.broker is None:
-            self._list.skip(PRE, "the broker answers", "none is named: runs go through the store")
-        else:
-            with self._list.line(PRE, "the broker answers") as line:
-                line.detail = await self._ask_broker()
+        await self._check_broker(PRE, "the broker answers")
         if not self._site.servers:
             self._list.skip(PRE, "servers are healthy", "name them with --server")
+        await self._check_servers(PRE)
+
+    async def _check_broker(self, part: str, name: str) -> None:
+        if self._options.broker is None:
+            self._list.skip(part, name, "none is named: runs go through the store")
+        else:
+            with self._list.line(part, name) as line:
+                line.detail = await self._ask_broker()
+
+    async def _check_servers(self, part: str) -> None:
         for server in self._site.servers:
-            with self._list.line(PRE, "servers are healthy") as line:
+            with self._list.line(part, "servers are healthy") as line:
                 line.detail = server
                 await self._until_ready(server)
 
@@ -252,16 +258,9 @@ class Drill:
             self._recovery_s = self._since_failure()
             found.detail = f"{self._recovery_s:.1f} s after the failure"
             self._figures["recovery_s"] = self._recovery_s
-        if self._options.broker is None:
-            self._list.skip(FAILOVER, "the broker takes messages", "none is named: runs go through the store")
-        else:
-            with line("the broker takes messages") as found:
-                found.detail = await self._ask_broker()
+        await self._check_broker(FAILOVER, "the broker takes messages")
         await self._check_cache(promoted_at)
-        for server in site.servers:
-            with line("servers are healthy") as found:
-                found.detail = server
-                await self._until_ready(server)
+        await self._check_servers(FAILOVER)
 
     async def _check_cache(self, promoted_at: float) -> None:
         """Runs that were accepted since the promotion are read, and the cache knows the newest events again."""

@@ -13,7 +13,7 @@ from itertools import takewhile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from mainspring.core.instants import SECOND, Duration, Instant, from_datetime, load_zone
+from mainspring.core.instants import SECOND, Instant, from_datetime, load_zone
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, ManualTrigger, Trigger, check_trigger
@@ -150,8 +150,7 @@ def _read_schedule(schedule: object, start: object) -> tuple[Trigger, str]:
         case CronTrigger():
             return schedule, schedule.tz
         case timedelta():
-            anchor = _instant(start)
-            return EveryTrigger(_duration(schedule), anchor), zone
+            return EveryTrigger(round(schedule / timedelta(seconds=1) * SECOND), _instant(start)), zone
     raise InvalidInput("schedule", schedule, "has no counterpart: it is no cron and no interval", "choose one")
 
 
@@ -166,10 +165,6 @@ def _read_retry(words: Words, constants: Words) -> Retry:
 def _read_tags(words: Words, constants: Words) -> tuple[str, ...]:
     tags = _value(words["tags"], constants) if "tags" in words else ()
     return tuple(map(str, tags)) if isinstance(tags, list | tuple | set) else ()
-
-
-def _duration(length: timedelta) -> Duration:
-    return round(length / timedelta(seconds=1) * SECOND)
 
 
 def _instant(moment: object) -> Instant | None:

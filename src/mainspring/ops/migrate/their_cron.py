@@ -109,13 +109,9 @@ def read_their_cron(expression: str, rules: Rules) -> TheirCron | None:
         months, weekdays = _read(fields[3], 1, 12, _MONTHS), _read(fields[4], 0, 7, _WEEKDAYS)
     except ValueError:
         return None
-    starred = any(map(_is_star, fields[2::2])) if rules == "debian" else "*" in fields[2::2]
+    starred = any(field.startswith("*") for field in fields[2::2]) if rules == "debian" else "*" in fields[2::2]
     is_fixed = not fields[0].startswith("*") and not fields[1].startswith("*")
     return TheirCron(minutes, hours, days, months, frozenset(day % 7 for day in weekdays), not starred, is_fixed, rules)
-
-
-def _is_star(field: str) -> bool:
-    return field.startswith("*")
 
 
 def _read(field: str, low: int, high: int, names: dict[str, int] | None = None) -> frozenset[int]:

@@ -132,7 +132,8 @@ class Autoscaler:
         if decision.workers > members.serving:
             self._grow(members, decision.workers)
         elif decision.workers < members.serving:
-            await self._shrink(members, decision.workers, decision.reason)
+            for worker in choose_to_drain(members.active, members.serving - decision.workers):
+                await self._drain(worker, f"scaled down: {decision.reason}")
         return Step(members.serving, decision.workers, len(members.draining), load.depth, decision.reason)
 
     async def _look(self) -> Members:
@@ -166,10 +167,6 @@ class Autoscaler:
         room = self._policy.maximum - members.processes
         for _ in range(min(wanted - members.serving, room)):
             self._fleet.start()
-
-    async def _shrink(self, members: Members, wanted: int, reason: str) -> None:
-        for worker in choose_to_drain(members.active, members.serving - wanted):
-            await self._drain(worker, f"scaled down: {reason}")
 
     async def _drain(self, worker: Worker, reason: str) -> None:
         # It may have ended since it was listed.
