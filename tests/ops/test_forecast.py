@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cli_work import Terminal
-from mainspring.cli.admin.forecast import MOST_FIRES, continued
+from mainspring.cli.views.ahead import MOST_FIRES, continued
 from mainspring.core.instants import HOUR, MINUTE, SECOND
 from mainspring.ops.forecast import Plan, forecast_load
 

@@ -1,1 +1,1 @@
-"""Commands for operators: database, tokens, calendars, workers, audit trail, simulator."""
+"""Commands for operators: database, tokens, calendars, audit trail, simulator."""

@@ -1,1 +1,1 @@
-"""The commands that show what pages show: queues, errors, the load ahead."""
+"""The commands that show what pages show: the fleet, what became of runs, what is ahead."""

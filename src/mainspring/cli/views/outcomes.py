@@ -1,4 +1,4 @@
-"""`mainspring errors`."""
+"""`mainspring errors` and `mainspring service-levels`: what became of runs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 
 from mainspring.cli.filters import read_since
 from mainspring.cli.lazy import RemoteVerb
-from mainspring.cli.opening import collect, show_answer
+from mainspring.cli.opening import collect, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
 from mainspring.cli.output.times import relative
 from mainspring.cli.session import Session
@@ -35,16 +35,16 @@ def errors(
     mainspring run act retry --error ERROR --dry-run  # how many would be run again
     """
     if error is not None:
-        show_answer(session, lambda scheduler: scheduler.insight.error(error), _draw_one)
+        show_answer(session, lambda scheduler: scheduler.insight.error(error), _draw_error)
         return
     show_answer(
         session,
         lambda scheduler: collect(scheduler.insight.errors(since=since, job=job, task=task, limit=limit)),
-        _draw,
+        _draw_errors,
     )
 
 
-def _draw(screen: Screen, found: Sequence[records.ErrorGroup], now: Instant) -> None:
+def _draw_errors(screen: Screen, found: Sequence[records.ErrorGroup], now: Instant) -> None:
     if not found:
         screen.hint("No failure has been counted.")
         return
@@ -56,7 +56,7 @@ def _draw(screen: Screen, found: Sequence[records.ErrorGroup], now: Instant) -> 
     screen.table(columns, rows, cut=("MESSAGE",), spare=("PLACE",))
 
 
-def _draw_one(screen: Screen, story: records.ErrorStory, _: Instant) -> None:
+def _draw_error(screen: Screen, story: records.ErrorStory, _: Instant) -> None:
     screen.line(f"{story.type}: {story.message}".removeprefix(": "), "bold")
     screen.facts(
         [
@@ -68,3 +68,41 @@ def _draw_one(screen: Screen, story: records.ErrorStory, _: Instant) -> None:
             ("example", None if story.sample is None else msgspec.json.encode(story.sample).decode()[:500]),
         ]
     )
+
+
+@click.command(cls=RemoteVerb)
+@click.option(
+    "--since", metavar="WHEN", callback=read_since, help="From an instant on, or from 2h ago; by default 24h."
+)
+@click.pass_obj
+def service_levels(session: Session, since: datetime | None) -> None:
+    """Show how many runs of each priority started within its service level.
+
+    The setting service_levels names the levels: how long after it is due a run starts at the latest.
+    """
+    screen = Screen(session)
+    found = with_scheduler(session, lambda scheduler: scheduler.insight.service_levels(since=since))
+    screen.answer(found.items, lambda: _draw_levels(screen, found))
+
+
+def _draw_levels(screen: Screen, found: records.ServiceLevels) -> None:
+    if not found.items:
+        screen.hint("No priority has a service level, and no start has been counted.")
+        return
+    rows = [
+        [
+            str(each.priority),
+            each.within or "",
+            str(each.starts),
+            str(each.late) if each.within is not None else "",
+            "" if each.met is None else f"{100 * each.met:.2f} %",
+            _seconds(each.late_p50),
+            _seconds(each.late_p99),
+        ]
+        for each in found.items
+    ]
+    screen.table(("PRIORITY", "WITHIN", "STARTS", "LATE", "MET", "P50", "P99"), rows)
+
+
+def _seconds(value: float | None) -> str:
+    return "" if value is None else f"{value:.3g} s"
