@@ -42,13 +42,9 @@ class Fresh(Generic[T]):
         began, task = self._answers.get(key, (0.0, None))
         if task is None or now - began >= self._fresh_s or (task.done() and (task.cancelled() or task.exception())):
             self._answers = {each: kept for each, kept in self._answers.items() if now - kept[0] < self._fresh_s}
-            task = asyncio.ensure_future(_run(compute))
+            task = asyncio.ensure_future(compute())
             self._answers[key] = (now, task)
         return await asyncio.shield(task)
-
-
-async def _run(compute: Callable[[], Awaitable[T]]) -> T:
-    return await compute()
 
 
 class _Reader:

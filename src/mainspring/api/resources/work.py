@@ -6,7 +6,7 @@ import msgspec
 
 from mainspring.api.endpoint import Endpoint, Request, Response
 from mainspring.api.problems import Problem
-from mainspring.api.resources.workers import owner_mark
+from mainspring.api.resources.workers import job_or_run, owner_mark
 from mainspring.api.schemas.bodies import (
     CompleteBody,
     CompleteJobBody,
@@ -20,7 +20,7 @@ from mainspring.core.instants import parse_duration
 from mainspring.core.model import Failure, LogLine, Progress, Report, Run, RunOptions
 from mainspring.core.runs.outcome import Next, after_failure
 from mainspring.core.states import FAILED, RUNNING, SUCCEEDED
-from mainspring.errors import Conflict, InvalidInput, NotFound
+from mainspring.errors import Conflict, InvalidInput
 from mainspring.operations import records
 from mainspring.operations.values.payload import encode_result
 from mainspring.store import RunFilter
@@ -56,10 +56,6 @@ async def fail_job(request: Request) -> Response:
 async def _claimed_run(request: Request) -> Run:
     request.wrong.settle()
     run = await request.context.store.get_run(request.namespace, request.named("run_id"))
-    return _own(request, run)
-
-
-def _own(request: Request, run: Run) -> Run:
     if run.worker is None or not run.worker.endswith(owner_mark(request)):
         raise _overtaken(run.id)
     return run
@@ -97,17 +93,11 @@ async def _current_run(request: Request) -> Run:
 
 async def _running(request: Request) -> tuple[str, list[Run]]:
     """A job in words, and its runs that are running; of a run that belongs to no job, itself."""
-    store, named = request.context.store, request.named("job_id")
-    try:
-        job = await store.get_job(request.namespace, named)
-    except NotFound as unknown:
-        try:
-            run = await store.get_run(request.namespace, named)
-        except NotFound:
-            raise unknown from None
-        return f"job {run.id}", [run] if run.state == RUNNING else []
-    where = RunFilter(request.namespace, (RUNNING,), job=job.name, limit=MOST_CURRENT)
-    return f"job {job.name}", await store.list_runs(where)
+    found = await job_or_run(request, request.named("job_id"))
+    if isinstance(found, Run):
+        return f"job {found.id}", [found] if found.state == RUNNING else []
+    where = RunFilter(request.namespace, (RUNNING,), job=found.name, limit=MOST_CURRENT)
+    return f"job {found.name}", await request.context.store.list_runs(where)
 
 
 async def _count_workers(request: Request) -> int:

@@ -16,7 +16,7 @@ from mainspring.api.problems import Problem, retry_after
 from mainspring.api.resources.acting import Acting, verb
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, WorkerBody
 from mainspring.core.instants import SECOND, format_duration, parse_duration
-from mainspring.core.model import Claim, Run, Worker
+from mainspring.core.model import Claim, Job, Run, Worker
 from mainspring.core.states import PENDING
 from mainspring.errors import Conflict, InvalidInput, NotFound
 from mainspring.operations import records
@@ -171,18 +171,26 @@ async def _claim(request: Request, worker: Worker, limit: int) -> list[Claim]:
     return await store.claim_these(worker, found, settings.claim_ttl) if found else []
 
 
-async def _due(request: Request, named: str, limit: int) -> list[Run]:
-    """The due runs of a job; of a run that belongs to no job, itself."""
+async def job_or_run(request: Request, named: str) -> Job | Run:
+    """A job; or the run of this id, which may belong to no job."""
     store = request.context.store
     try:
-        job = await store.get_job(request.namespace, named)
+        return await store.get_job(request.namespace, named)
     except NotFound as unknown:
         try:
-            runs = [await store.get_run(request.namespace, named)]
+            return await store.get_run(request.namespace, named)
         except NotFound:
             raise unknown from None
-    else:
-        runs = await store.list_runs(RunFilter(request.namespace, (PENDING,), job=job.name, limit=MOST_LOOKED_AT))
+
+
+async def _due(request: Request, named: str, limit: int) -> list[Run]:
+    """The due runs of a job; of a run that belongs to no job, itself."""
+    store, found = request.context.store, await job_or_run(request, named)
+    runs = (
+        [found]
+        if isinstance(found, Run)
+        else await store.list_runs(RunFilter(request.namespace, (PENDING,), job=found.name, limit=MOST_LOOKED_AT))
+    )
     due = [run for run in runs if run.state == PENDING and run.due_at <= store.now()]
     return sorted(due, key=lambda run: (run.priority, run.due_at, run.id))[:limit]
 

@@ -72,24 +72,22 @@ class FacetQuery(msgspec.Struct, forbid_unknown_fields=True):
     prefix: Name | UnsetType = UNSET
 
 
-class TallyQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which tallies."""
+class SpanQuery(msgspec.Struct, forbid_unknown_fields=True):
+    """Which span of time."""
 
     since: InstantText | UnsetType = UNSET
     until: InstantText | UnsetType = UNSET
+
+
+class TallyQuery(SpanQuery, forbid_unknown_fields=True):
+    """Which tallies."""
+
     bucket: Width | UnsetType = UNSET
     by: Literal["job", "task", "queue"] | UnsetType = UNSET
     job: Name | UnsetType = UNSET
     task: Name | UnsetType = UNSET
     queue: Name | UnsetType = UNSET
     whole: Annotated[bool, Meta(description="an entry for each period, also where nothing ended")] | UnsetType = UNSET
-
-
-class LevelQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Of which span."""
-
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
 
 
 class ErrorQuery(msgspec.Struct, forbid_unknown_fields=True):
@@ -121,13 +119,6 @@ class LoadAtQuery(msgspec.Struct, forbid_unknown_fields=True, rename={"from_": "
     tag: Name | UnsetType = UNSET
 
 
-class SpanQuery(msgspec.Struct, forbid_unknown_fields=True):
-    """Which span of time."""
-
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
-
-
 class TimelineQuery(SpanQuery, forbid_unknown_fields=True):
     """Which span of time, and what of each attempt."""
 
@@ -141,11 +132,9 @@ class TermQuery(msgspec.Struct, forbid_unknown_fields=True):
     limit: Limit | UnsetType = UNSET
 
 
-class LedgerQuery(msgspec.Struct, forbid_unknown_fields=True):
+class LedgerQuery(SpanQuery, forbid_unknown_fields=True):
     """Which span of a job's ledger, as rows or as buckets."""
 
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
     outcome: (
         Literal["fired", "missed", "succeeded", "failed", "cancelled", "skipped", "planned", "excluded"] | UnsetType
     ) = UNSET
@@ -154,11 +143,9 @@ class LedgerQuery(msgspec.Struct, forbid_unknown_fields=True):
     cursor: Cursor | UnsetType = UNSET
 
 
-class LedgerPageQuery(msgspec.Struct, forbid_unknown_fields=True):
+class LedgerPageQuery(SpanQuery, forbid_unknown_fields=True):
     """Which span of the ledger of all jobs."""
 
-    since: InstantText | UnsetType = UNSET
-    until: InstantText | UnsetType = UNSET
     bucket: Width | UnsetType = UNSET
     limit: Fewer | UnsetType = UNSET
     cursor: Cursor | UnsetType = UNSET

@@ -14,6 +14,7 @@ import msgspec
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, is_served, open_app, with_app, with_scheduler
 from mainspring.cli.output.screen import Cell, Screen, Value
+from mainspring.cli.output.times import seconds_of
 from mainspring.cli.session import Session
 from mainspring.core.instants import SECOND, parse_duration, to_datetime
 from mainspring.errors import InvalidInput
@@ -21,7 +22,6 @@ from mainspring.operations import records
 from mainspring.ops.cost.bill import (
     HOURS_PER_MONTH,
     Bill,
-    Item,
     Measured,
     Savings,
     Share,
@@ -187,7 +187,7 @@ def measure(
     """Scale what was measured to a month, and price it. `cpu` is the number of processors that are in use."""
     length_s = max((now - begin).total_seconds(), 1.0)
     scale = Decimal(HOURS_PER_MONTH * 3600) / Decimal(str(length_s))
-    measured = [Measured(_NAMES[by](run), _busy_s(run)) for run in runs]
+    measured = [Measured(_NAMES[by](run), seconds_of(run)) for run in runs]
     alive_s = sum(_overlap_s(worker, begin, now) for worker in workers)
     usage = Usage(
         runs=len(runs) * scale,
@@ -201,13 +201,6 @@ def measure(
     bill = price(chosen.prices, usage)
     shares = charge(bill, chosen.prices, measured, scale)
     return Report(length_s, len(runs), usage, bill, save(bill, chosen.savings), shares)
-
-
-def _busy_s(run: records.Run) -> float:
-    """How long the last attempt took; earlier attempts are not read."""
-    if run.started_at is None or run.finished_at is None:
-        return 0.0
-    return max((run.finished_at - run.started_at).total_seconds(), 0.0)
 
 
 def _overlap_s(worker: records.Worker, begin: datetime, now: datetime) -> float:
@@ -234,7 +227,7 @@ def _draw(screen: Screen, report: Report, by: By, cut: bool) -> None:
 
 def _draw_bill(screen: Screen, bill: Bill) -> None:
     screen.title("By component")
-    rows = [[item.component, _money(item.amount), _percent(item)] for item in bill.items]
+    rows = [[item.component, _money(item.amount), f"{item.share * 100:.1f} %"] for item in bill.items]
     screen.table(("COMPONENT", "A MONTH", "SHARE"), [*rows, ["total", _money(bill.total), "100 %"]])
     if bill.per_run is not None and bill.per_million is not None:
         screen.line(f"${bill.per_run:.8f} for a run, {_money(bill.per_million)} for a million.")
@@ -270,10 +263,6 @@ def _draw_reference(screen: Screen, example: Reference) -> None:
         for each in example.findings
     ]
     screen.table(("", "FIGURE", "PUBLISHED", "COMPUTED", "NOTE"), rows, fold=("NOTE",), cut=("FIGURE",))
-
-
-def _percent(item: Item) -> str:
-    return f"{item.share:.1%}".replace("%", " %")
 
 
 def _money(amount: Decimal) -> str:

@@ -113,13 +113,9 @@ def show(session: Session, name: str, firings: int, region: str | None, web: boo
     pages = Pages(session, web=web)
     story = with_scheduler(session, look)
     screen = Screen(session)
-    screen.answer(_view(story), lambda: _draw_story(screen, story))
+    view = {**msgspec.structs.asdict(story.job), "next_fire_times": story.ahead, "firings": story.ledger}
+    screen.answer(view, lambda: _draw_story(screen, story))
     pages.show(screen, pages.job(story.job.name, story.job.job_id))
-
-
-def _view(story: _Story) -> dict[str, object]:
-    view: dict[str, object] = msgspec.structs.asdict(story.job)
-    return {**view, "next_fire_times": story.ahead, "firings": story.ledger}
 
 
 async def _unfinished(scheduler: Backend, ledger: Sequence[records.Firing]) -> dict[str, str]:

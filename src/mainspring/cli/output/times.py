@@ -6,6 +6,7 @@ from datetime import datetime
 
 from mainspring.core.instants import SECOND, Duration, Instant, from_datetime, to_datetime
 from mainspring.core.runs.why import about
+from mainspring.operations.records import Run
 
 When = Instant | datetime
 """An instant, as it is stored or as it is shown."""
@@ -41,6 +42,13 @@ def relative(when: When, now: Instant) -> str:
 def both(when: When, now: Instant) -> str:
     """The moment, and how far it is from now."""
     return f"{moment(when)}  ({relative(when, now)})"
+
+
+def seconds_of(run: Run) -> float:
+    """How long the last attempt of a run took; 0 if it has not ended."""
+    if run.started_at is None or run.finished_at is None:
+        return 0.0
+    return max((run.finished_at - run.started_at).total_seconds(), 0.0)
 
 
 def length(duration: Duration) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Unpack
 
 import click
+import msgspec
 
 from mainspring.cli.filters import RunChoice, run_filters
 from mainspring.cli.lazy import RemoteVerb
@@ -74,10 +75,6 @@ def show(session: Session, run_id: str, web: bool) -> None:
     pages = Pages(session, web=web)
     story = with_scheduler(session, look)
     screen = Screen(session)
-    screen.answer(_view(story), lambda: draw_story(screen, story))
+    view = {**msgspec.structs.asdict(story.run), "attempts": story.attempts}
+    screen.answer(view, lambda: draw_story(screen, story))
     pages.show(screen, pages.run(story.run.run_id))
-
-
-def _view(story: Story) -> dict[str, object]:
-    view: dict[str, object] = {name: getattr(story.run, name) for name in story.run.__struct_fields__}
-    return {**view, "attempts": story.attempts, "why": story.run.why}

@@ -11,7 +11,7 @@ import click
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import Backend, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
-from mainspring.cli.output.times import moment
+from mainspring.cli.output.times import moment, seconds_of
 from mainspring.cli.session import Session
 from mainspring.core.instants import Instant, from_datetime, parse_duration, to_datetime
 from mainspring.core.schedules.triggers import Trigger, cron, every
@@ -138,15 +138,9 @@ def forecast_command(session: Session, length: str, places: int | None, run_time
 async def _plan(scheduler: Backend, job: records.Job, end: Instant, unknown_s: float) -> Plan:
     times = [from_datetime(each.fire_at) for each in await scheduler.jobs.next(job.job_id, MOST_FIRES)]
     found = scheduler.runs.list(job=job.name, states=("succeeded", "failed"), limit=MEASURED_RUNS)
-    took = [_took_s(run) async for run in found]
+    took = [seconds_of(run) async for run in found]
     run_s = sum(took) / len(took) if took else unknown_s
     return Plan(job.name, tuple(at for at in continued(times, end) if at < end), run_s, job.priority)
-
-
-def _took_s(run: records.Run) -> float:
-    if run.started_at is None or run.finished_at is None:
-        return 0.0
-    return (run.finished_at - run.started_at).total_seconds()
 
 
 def continued(times: Sequence[Instant], end: Instant) -> list[Instant]:

@@ -177,7 +177,8 @@ class Jobs(InContext):
                 more["last"] = firing_record(ledger[0]) if ledger else None
             if recent:
                 more["recent"] = [row.outcome for row in reversed(ledger)]
-            listed.append(self._listed_as(job, more, rows=rows))
+            read = self._context.read
+            listed.append(job_row(job, read, **more) if rows else records.ListedJob(**job_fields(job, read), **more))
         return listed
 
     async def _tallies(self, store: Store, jobs: Sequence[Job]) -> Mapping[str, Tally]:
@@ -197,10 +198,6 @@ class Jobs(InContext):
         counted = min(jobs, MOST_COUNTED)
         paused = min(paused, counted)
         return JobCounts(counted, counted - paused, paused, jobs > MOST_COUNTED)
-
-    def _listed_as(self, job: Job, more: dict[str, Any], *, rows: bool) -> records.ListedJob:
-        read = self._context.read
-        return job_row(job, read, **more) if rows else records.ListedJob(**job_fields(job, read), **more)
 
     async def next(self, job: str, count: int = 10, zone: str | None = None) -> Sequence[records.FireTime]:
         """When a job fires next, in its own zone or another. Fewer times than asked for if they are hard to find."""

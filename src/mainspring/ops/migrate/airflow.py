@@ -19,7 +19,7 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, ManualTrigger, Trigger, check_trigger
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.found import FireTimes, Found, left_out, unique_names
-from mainspring.ops.migrate.their_cron import read_their_cron
+from mainspring.ops.migrate.their_cron import their_fires
 
 _MADE_BY = {"DAG", "dag"}
 _PARTS = ("year", "month", "day", "hour", "minute", "second", "microsecond")
@@ -97,7 +97,7 @@ def _make_job(source: str, name: str, words: Words, constants: Words, now: Insta
     start = _value(words["start_date"], constants) if "start_date" in words else None
     end = _value(words["end_date"], constants) if "end_date" in words else None
     schedule = next((_value(words[word], constants) for word in _SCHEDULES if word in words), timedelta(days=1))
-    trigger, zone = _read_schedule(schedule, start)
+    trigger = _read_schedule(schedule, start)
     check_trigger(trigger)
     lost = [f"operators: register a task named {name!r} that does what they do"]
     if isinstance(trigger, CronTrigger | EveryTrigger):
@@ -124,11 +124,9 @@ def _make_job(source: str, name: str, words: Words, constants: Words, now: Insta
         created_at=now,
         updated_at=now,
     )
-    theirs = read_their_cron(trigger.expression, "airflow") if isinstance(trigger, CronTrigger) else None
-    if theirs is None:
-        return Found(source, name, job, "", tuple(lost))
-    bounds = (policy.start_at, policy.end_at)
-    return Found(source, name, job, "", tuple(lost), partial(_fires, partial(theirs.fires, zone=zone), bounds))
+    fires = their_fires(trigger, "airflow")
+    bounded = None if fires is None else partial(_fires, fires, (policy.start_at, policy.end_at))
+    return Found(source, name, job, "", tuple(lost), bounded)
 
 
 def _fires(fires: FireTimes, bounds: tuple[Instant | None, Instant | None], after: Instant) -> Iterator[Instant]:
@@ -138,19 +136,19 @@ def _fires(fires: FireTimes, bounds: tuple[Instant | None, Instant | None], afte
     return due if end is None else takewhile(lambda instant: instant <= end, due)
 
 
-def _read_schedule(schedule: object, start: object) -> tuple[Trigger, str]:
+def _read_schedule(schedule: object, start: object) -> Trigger:
     zone = str(start.tzinfo) if isinstance(start, datetime) and start.tzinfo not in (None, UTC) else "UTC"
     match schedule:
         case None | "@once":
-            return ManualTrigger(), zone
+            return ManualTrigger()
         case str() if schedule == "@continuous":
             raise InvalidInput("schedule", schedule, "has no counterpart", "use after(…) or a short interval")
         case str():
-            return CronTrigger(schedule, zone), zone
+            return CronTrigger(schedule, zone)
         case CronTrigger():
-            return schedule, schedule.tz
+            return schedule
         case timedelta():
-            return EveryTrigger(round(schedule / timedelta(seconds=1) * SECOND), _instant(start)), zone
+            return EveryTrigger(round(schedule / timedelta(seconds=1) * SECOND), _instant(start))
     raise InvalidInput("schedule", schedule, "has no counterpart: it is no cron and no interval", "choose one")
 
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from functools import partial
 from pathlib import Path
 
 from mainspring.core.instants import Instant
-from mainspring.core.schedules.triggers import CronTrigger
 from mainspring.errors import InvalidInput
 from mainspring.ops.kubernetes.reading import CRONJOB, read_cronjob, read_manifests
 from mainspring.ops.kubernetes.shapes import Manifest
 from mainspring.ops.migrate.found import Found, left_out
-from mainspring.ops.migrate.their_cron import read_their_cron
+from mainspring.ops.migrate.their_cron import their_fires
 
 
 def read_cronjobs(path: Path, now: Instant, *, namespace: str) -> list[Found]:
@@ -30,7 +28,5 @@ def _read_manifest(manifest: Manifest, now: Instant, namespace: str) -> Found:
         read = read_cronjob(manifest, namespace, now)
     except InvalidInput as error:
         return left_out(source, name, error)
-    trigger = read.job.trigger
-    theirs = read_their_cron(trigger.expression, "robfig") if isinstance(trigger, CronTrigger) else None
-    fires = partial(theirs.fires, zone=trigger.tz) if theirs and isinstance(trigger, CronTrigger) else None
+    fires = their_fires(read.job.trigger, "robfig")
     return Found(source, read.job.name, read.job, "", tuple(read.lost), fires)

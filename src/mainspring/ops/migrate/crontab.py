@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -17,7 +16,7 @@ from mainspring.core.schedules.triggers import CronTrigger, check_trigger
 from mainspring.core.tasks.specs import CommandSpec
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.found import Found, left_out, unique_names
-from mainspring.ops.migrate.their_cron import read_their_cron
+from mainspring.ops.migrate.their_cron import their_fires
 
 _VARIABLE = re.compile(r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>.*?)\s*""")
 _LINE = re.compile(r"\s*(?P<schedule>@\w+|(?:\S+\s+){4}\S+)\s+(?P<rest>.+?)\s*")
@@ -83,7 +82,6 @@ def _read_line(
         lost.append(f"MAILTO={variables['MAILTO']}: output is in the logs of the run; `alert` notifies of failures")
     trigger = CronTrigger(schedule, zone)
     check_trigger(trigger)
-    theirs = read_their_cron(schedule, "debian")
     command = command.strip()
     spec = _read_command(command, variables)
     # Cron makes up for nothing that it missed while it was not running.
@@ -101,7 +99,7 @@ def _read_line(
         created_at=now,
         updated_at=now,
     )
-    return Found(source, name, job, "", tuple(lost), None if theirs is None else partial(theirs.fires, zone=zone))
+    return Found(source, name, job, "", tuple(lost), their_fires(trigger, "debian"))
 
 
 def _read_command(text: str, variables: dict[str, str]) -> CommandSpec:

@@ -9,11 +9,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
 from mainspring.core.instants import Instant, from_datetime, load_zone, to_datetime
 from mainspring.core.schedules.cron import MACROS
+from mainspring.core.schedules.triggers import CronTrigger, Trigger
+from mainspring.ops.migrate.found import FireTimes
 
 Rules = Literal["debian", "robfig", "airflow"]
 """Debian's cron; the library of Kubernetes' CronJobs; Airflow's timetables.
@@ -97,6 +100,12 @@ class TheirCron(NamedTuple):
         while (instant - _MINUTE).astimezone(place).replace(tzinfo=None) > wall:
             instant -= _MINUTE
         return instant
+
+
+def their_fires(trigger: Trigger, rules: Rules) -> FireTimes | None:
+    """The fire times of a cron trigger by the rules of another program; None if there are none to compare."""
+    theirs = read_their_cron(trigger.expression, rules) if isinstance(trigger, CronTrigger) else None
+    return partial(theirs.fires, zone=trigger.tz) if theirs and isinstance(trigger, CronTrigger) else None
 
 
 def read_their_cron(expression: str, rules: Rules) -> TheirCron | None:

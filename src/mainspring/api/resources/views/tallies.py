@@ -14,9 +14,9 @@ from mainspring.api.schemas.views import (
     ErrorQuery,
     LedgerPageQuery,
     LedgerQuery,
-    LevelQuery,
     LoadAtQuery,
     LoadQuery,
+    SpanQuery,
     SpreadBody,
     TallyQuery,
     TermQuery,
@@ -125,7 +125,7 @@ ENDPOINTS = (
     ),
     Endpoint(
         "GET", "/v1/service-levels", show_service_levels, "runs:read", "How punctually runs started, by priority.",
-        {200: records.ServiceLevels}, query=LevelQuery,
+        {200: records.ServiceLevels}, query=SpanQuery,
     ),
     Endpoint(
         "GET", "/v1/errors", list_errors, "runs:read", "List kinds of failure.", {200: records.ErrorGroups},
