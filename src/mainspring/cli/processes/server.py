@@ -67,18 +67,7 @@ broker_option = click.option(
 @click.option("--quiet", is_flag=True, help="Write no access log.")
 @click.pass_obj
 def server(
-    session: Session,
-    ref: str | None,
-    host: str | None,
-    port: int | None,
-    lease: str | None,
-    broker: str | None,
-    cache: str | None,
-    undeclared: Undeclared,
-    log_level: str | None,
-    log_format: str | None,
-    duration: str | None,
-    quiet: bool,
+    session: Session, /, ref: str | None, undeclared: Undeclared, duration: str | None, quiet: bool, **flags: object
 ) -> int:
     """Serve the API, and schedule. Workers are other processes: `mainspring worker APP`.
 
@@ -86,8 +75,7 @@ def server(
     secret (MAINSPRING_SECRET) only programs on this machine are served.
     """
     session.keep_stdout()
-    logs = {"log_level": log_level, "log_format": log_format}
-    app = open_app(session, ref, **logs, host=host, port=port, lease=lease, broker=broker, cache=cache)
+    app = open_app(session, ref, **flags)
     screen = Screen(session)
     check_exposure(app)
     protect_process(app, signs=True)

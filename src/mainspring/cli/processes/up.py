@@ -50,6 +50,16 @@ class WorkerWords(TypedDict):
     quiet: bool
 
 
+class UpWords(WorkerWords):
+    """The values of the options of `up`."""
+
+    coordination: str | None
+    lease: str | None
+    cache: str | None
+    host: str | None
+    port: int | None
+
+
 def _reload(ctx: click.Context, param: click.Parameter, wanted: bool) -> None:
     if wanted:
         raise click.exceptions.Exit(reload(ctx.obj))
@@ -96,35 +106,17 @@ worker_options = stack(
     help="Which nodes plan: one leader, all nodes, or the holder of each job's lease.",
 )
 @click.pass_obj
-def up(
-    session: Session,
-    ref: str | None,
-    undeclared: Undeclared,
-    coordination: str | None,
-    lease: str | None,
-    cache: str | None,
-    host: str | None,
-    port: int | None,
-    no_api: bool,
-    **words: Unpack[WorkerWords],
-) -> int:
+def up(session: Session, ref: str | None, undeclared: Undeclared, no_api: bool, **words: Unpack[UpWords]) -> int:
     """Run the scheduler, a worker and the API in one process.
 
     APP is `module:app` or `file.py`; its jobs are stored first. Without one, only commands are run. The first Ctrl-C
     lets running work finish, the second stops at once.
     """
-    flags: dict[str, object] = {
-        "coordination": coordination,
-        "lease": lease,
-        "cache": cache,
-        "host": host,
-        "port": port,
-    }
     session.keep_stdout()
-    app = open_app(session, ref, **flags, **_flags(words))
+    app = open_app(session, ref, **_flags(words))
     screen = Screen(session)
     protect_process(app, signs=not no_api)
-    beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=port is not None)
+    beside = None if no_api else serve_beside(app, screen, quiet=words["quiet"], must=words["port"] is not None)
 
     async def prepare() -> None:
         await _warn_of_twins(screen, app)
@@ -185,15 +177,7 @@ async def _warn_of_twins(screen: Screen, app: Mainspring) -> None:
 def _flags(words: WorkerWords) -> dict[str, object]:
     if words["pools"] and words["concurrency"] is not None:
         raise click.UsageError("--pool and --concurrency exclude each other: a worker has the places of its pools")
-    return {
-        "concurrency": words["concurrency"],
-        "pools": words["pools"] or None,
-        "queues": words["queues"] or None,
-        "regions": words["regions"] or None,
-        "broker": words["broker"],
-        "log_level": words["log_level"],
-        "log_format": words["log_format"],
-    }
+    return {name: value for name, value in words.items() if name not in ("duration", "quiet") and value != ()}
 
 
 def _service(

@@ -13,12 +13,14 @@ from itertools import takewhile
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from mainspring.core.instants import SECOND, Instant, from_datetime, load_zone
 from mainspring.core.model import Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, ManualTrigger, Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.ops.migrate.found import FireTimes, Found, left_out, unique_names
+from mainspring.ops.migrate.found import FireTimes, Found, blank_job, left_out, unique_names
 from mainspring.ops.migrate.their_cron import their_fires
 
 _MADE_BY = {"DAG", "dag"}
@@ -39,15 +41,15 @@ class _Unknown(Exception):
 
 def read_dags(paths: list[Path], now: Instant, *, namespace: str) -> list[Found]:
     """The DAGs of files, and of the Python files below folders."""
-    found: list[Found] = []
+    found, blank = list[Found](), blank_job(namespace, now)
     for path in paths:
         files = sorted(path.rglob("*.py")) if path.is_dir() else [path]
         for file in files:
-            found += _read_file(file, now, namespace)
+            found += _read_file(file, blank)
     return unique_names(found)
 
 
-def _read_file(path: Path, now: Instant, namespace: str) -> Iterator[Found]:
+def _read_file(path: Path, blank: Job) -> Iterator[Found]:
     try:
         tree = ast.parse(path.read_text(), str(path))
     except (SyntaxError, UnicodeDecodeError) as error:
@@ -61,7 +63,7 @@ def _read_file(path: Path, now: Instant, namespace: str) -> Iterator[Found]:
         if isinstance(target, ast.Name)
     }
     for call, default in _dag_calls(tree):
-        yield _read_dag(f"{path.name}:{call.lineno}", call, default, constants, now, namespace)
+        yield _read_dag(f"{path.name}:{call.lineno}", call, default, constants, blank)
 
 
 def _dag_calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
@@ -79,21 +81,21 @@ def _dag_calls(tree: ast.Module) -> Iterator[tuple[ast.Call, str]]:
                 yield node, decorated.get(id(node), "")
 
 
-def _read_dag(source: str, call: ast.Call, default: str, constants: Words, now: Instant, namespace: str) -> Found:
+def _read_dag(source: str, call: ast.Call, default: str, constants: Words, blank: Job) -> Found:
     words: dict[str, ast.expr] = {each.arg: each.value for each in call.keywords if each.arg is not None}
     if call.args:
         words.setdefault("dag_id", call.args[0])
     name = default or source
     try:
         name = str(_value(words["dag_id"], constants)) if "dag_id" in words else name
-        return _make_job(source, name, words, constants, now, namespace)
+        return _make_job(source, name, words, constants, blank)
     except _Unknown as error:
         return left_out(source, name, f"{error}: the file does not say it as it is")
     except InvalidInput as error:
         return left_out(source, name, error)
 
 
-def _make_job(source: str, name: str, words: Words, constants: Words, now: Instant, namespace: str) -> Found:
+def _make_job(source: str, name: str, words: Words, constants: Words, blank: Job) -> Found:
     start = _value(words["start_date"], constants) if "start_date" in words else None
     end = _value(words["end_date"], constants) if "end_date" in words else None
     schedule = next((_value(words[word], constants) for word in _SCHEDULES if word in words), timedelta(days=1))
@@ -113,17 +115,8 @@ def _make_job(source: str, name: str, words: Words, constants: Words, now: Insta
         start_at=_instant(start),
         end_at=_instant(end),
     )
-    job = Job(
-        id="",
-        name=name,
-        task=name,
-        trigger=trigger,
-        namespace=namespace,
-        policy=policy,
-        options=RunOptions(retry=_read_retry(words, constants), tags=_read_tags(words, constants)),
-        created_at=now,
-        updated_at=now,
-    )
+    options = RunOptions(retry=_read_retry(words, constants), tags=_read_tags(words, constants))
+    job = msgspec.structs.replace(blank, name=name, task=name, trigger=trigger, policy=policy, options=options)
     fires = their_fires(trigger, "airflow")
     bounded = None if fires is None else partial(_fires, fires, (policy.start_at, policy.end_at))
     return Found(source, name, job, "", tuple(lost), bounded)

@@ -16,6 +16,8 @@ from pathlib import Path
 from typing import Any
 from zoneinfo import ZoneInfo
 
+import msgspec
+
 from mainspring.core.instants import SECOND, Duration, Instant, from_datetime, load_zone, to_datetime
 from mainspring.core.model import Job, JobPolicy, Misfire
 from mainspring.core.schedules.triggers import (
@@ -28,7 +30,7 @@ from mainspring.core.schedules.triggers import (
 )
 from mainspring.errors import InvalidInput
 from mainspring.ops.migrate.crontab import NO_RETRY
-from mainspring.ops.migrate.found import Found, left_out, unique_names
+from mainspring.ops.migrate.found import Found, blank_job, left_out, unique_names
 from mainspring.ops.migrate.functions import encode_call, task_name, unknown_task
 from mainspring.process.urls import show_url
 from mainspring.sdk.app import Mainspring
@@ -64,7 +66,8 @@ def read_apscheduler(
         problem = f"can be read only with APScheduler 3, SQLAlchemy and the driver that it names: {error}"
         remedy = "install what is missing: pip install 'apscheduler<4' sqlalchemy"
         raise InvalidInput("url", show_url(url), problem, remedy) from None
-    return unique_names(_read_row(key, state, now, namespace, app) for key, state in rows)
+    blank = blank_job(namespace, now)
+    return unique_names(_read_row(key, state, blank, app) for key, state in rows)
 
 
 def _read_rows(url: str, table: str) -> list[tuple[str, bytes]]:
@@ -89,10 +92,10 @@ def _read_rows(url: str, table: str) -> list[tuple[str, bytes]]:
         raise InvalidInput("url", show_url(url), f"cannot be read: {str(error).splitlines()[0]}", _GIVE) from None
 
 
-def _read_row(key: str, pickled: bytes, now: Instant, namespace: str, app: Mainspring | None) -> Found:
+def _read_row(key: str, pickled: bytes, blank: Job, app: Mainspring | None) -> Found:
     source = f"job {key}"
     try:
-        return _read_job(source, key, _unpickle(pickled), now, namespace, app)
+        return _read_job(source, key, _unpickle(pickled), blank, app)
     except InvalidInput as error:
         return left_out(source, key, error)
     except Exception as error:  # A damaged pickle may raise anything; other jobs are still read.
@@ -129,13 +132,13 @@ def _zone_reader(owner: object, name: str) -> Any:
     raise InvalidInput("job_state", f"{owner!r}.{name}", "is not read from data", "store plain values as arguments")
 
 
-def _read_job(source: str, key: str, state: State, now: Instant, namespace: str, app: Mainspring | None) -> Found:
+def _read_job(source: str, key: str, state: State, blank: Job, app: Mainspring | None) -> Found:
     lost: list[str] = []
     limits: dict[str, Any] = {}
     their_trigger = state["trigger"]
     trigger = _read_trigger(their_trigger, limits)
     check_trigger(trigger)
-    check_not_past(trigger, now)
+    check_not_past(trigger, blank.created_at)
     if state.get("executor", "default") != "default":
         lost.append(f"executor {state['executor']}: a worker runs it; give the job a queue to choose which")
     if state.get("max_instances", 1) > 1:
@@ -151,19 +154,16 @@ def _read_job(source: str, key: str, state: State, now: Instant, namespace: str,
         overlap="forbid" if state.get("max_instances", 1) == 1 else "allow",
         **limits,
     )
-    job = Job(
-        id="",
+    job = msgspec.structs.replace(
+        blank,
         name=name,
         task=task,
         trigger=trigger,
-        namespace=namespace,
         args=encode_call(task, state.get("args", ()), state.get("kwargs", {}), app),
         policy=policy,
         options=NO_RETRY,
-        paused_at=now if is_paused else None,
+        paused_at=blank.created_at if is_paused else None,
         paused_why=PAUSED if is_paused else "",
-        created_at=now,
-        updated_at=now,
     )
     return Found(source, name, job, "", tuple(lost), partial(_fires, their_trigger))
 

@@ -8,12 +8,14 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import Any
 
+import msgspec
+
 from mainspring.core.instants import SECOND, Instant, from_datetime, load_zone, parse_duration, to_datetime
 from mainspring.core.model import DEFAULT, Job, JobPolicy, RunOptions
 from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, EveryTrigger, Trigger, check_trigger
 from mainspring.errors import InvalidInput
-from mainspring.ops.migrate.found import FireTimes, Found, left_out
+from mainspring.ops.migrate.found import FireTimes, Found, blank_job, left_out
 from mainspring.ops.migrate.functions import encode_call, task_name, unknown_task
 from mainspring.sdk.app import Mainspring
 
@@ -22,21 +24,21 @@ _FIELDS = ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
 
 def read_beat(celery: Any, now: Instant, *, namespace: str, app: Mainspring | None) -> list[Found]:
     """The jobs of `beat_schedule` of a Celery app. `app` has the tasks that take over, if it is known already."""
-    found = []
+    found, blank = [], blank_job(namespace, now)
     for name, entry in celery.conf.beat_schedule.items():
         source = f"beat_schedule[{name!r}]"
         try:
-            found.append(_read_entry(source, str(name), dict(entry), celery, now, namespace, app))
+            found.append(_read_entry(source, str(name), dict(entry), celery, blank, app))
         except InvalidInput as error:
             found.append(left_out(source, str(name), error))
     return found
 
 
 def _read_entry(
-    source: str, name: str, entry: dict[str, Any], celery: Any, now: Instant, namespace: str, app: Mainspring | None
+    source: str, name: str, entry: dict[str, Any], celery: Any, blank: Job, app: Mainspring | None
 ) -> Found:
     lost: list[str] = []
-    trigger, theirs = _read_schedule(entry["schedule"], celery, now, lost)
+    trigger, theirs = _read_schedule(entry["schedule"], celery, blank.created_at, lost)
     options = dict(entry.get("options") or {})
     queue, expires = options.pop("queue", None), options.pop("expires", None)
     if isinstance(expires, datetime):
@@ -52,18 +54,15 @@ def _read_entry(
     retry, note = _read_retries(celery.tasks.get(entry["task"]))
     if note:
         lost.append(note)
-    job = Job(
-        id="",
+    job = msgspec.structs.replace(
+        blank,
         name=name,
         task=task,
         trigger=trigger,
-        namespace=namespace,
         args=encode_call(task, entry.get("args") or (), entry.get("kwargs") or {}, app),
         queue=str(getattr(queue, "name", queue) or DEFAULT),
         policy=JobPolicy(start_deadline=None if expires is None else parse_duration(expires, "expires")),
         options=RunOptions(retry=retry),
-        created_at=now,
-        updated_at=now,
     )
     return Found(source, name, job, "", tuple(lost), theirs)
 

@@ -15,7 +15,7 @@ from mainspring.core.runs.retry import Retry
 from mainspring.core.schedules.triggers import CronTrigger, check_trigger
 from mainspring.core.tasks.specs import CommandSpec
 from mainspring.errors import InvalidInput
-from mainspring.ops.migrate.found import Found, left_out, unique_names
+from mainspring.ops.migrate.found import Found, blank_job, left_out, unique_names
 from mainspring.ops.migrate.their_cron import their_fires
 
 _VARIABLE = re.compile(r"""\s*(?P<name>[A-Za-z_]\w*|"[^"]+"|'[^']+')\s*=\s*(?P<value>.*?)\s*""")
@@ -30,7 +30,7 @@ NO_RETRY = RunOptions(retry=Retry(0))
 
 def read_crontab(path: Path, now: Instant, *, zone: str, namespace: str, has_user: bool) -> list[Found]:
     """The jobs of a crontab. `has_user`: each line names a user after its times, as /etc/crontab does."""
-    return unique_names(_read_lines(path.read_text(), now, zone, namespace, has_user))
+    return unique_names(_read_lines(path.read_text(), blank_job(namespace, now), zone, has_user))
 
 
 def local_zone() -> str:
@@ -41,7 +41,7 @@ def local_zone() -> str:
     return parts[2] or "UTC"
 
 
-def _read_lines(text: str, now: Instant, zone: str, namespace: str, has_user: bool) -> Iterator[Found]:
+def _read_lines(text: str, blank: Job, zone: str, has_user: bool) -> Iterator[Found]:
     variables: dict[str, str] = {}
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip() or line.lstrip().startswith("#"):
@@ -56,19 +56,13 @@ def _read_lines(text: str, now: Instant, zone: str, namespace: str, has_user: bo
             continue
         place = variables.get("CRON_TZ", zone)
         try:
-            yield _read_line(source, match, variables, place, now, namespace, has_user)
+            yield _read_line(source, match, variables, place, blank, has_user)
         except InvalidInput as error:
             yield left_out(source, _name(match["rest"]), error)
 
 
 def _read_line(
-    source: str,
-    line: re.Match[str],
-    variables: dict[str, str],
-    zone: str,
-    now: Instant,
-    namespace: str,
-    has_user: bool,
+    source: str, line: re.Match[str], variables: dict[str, str], zone: str, blank: Job, has_user: bool
 ) -> Found:
     schedule, command = line["schedule"], line["rest"]
     lost = []
@@ -86,20 +80,16 @@ def _read_line(
     spec = _read_command(command, variables)
     # Cron makes up for nothing that it missed while it was not running.
     policy = JobPolicy(misfire="skip")
-    name = _name(command)
-    job = Job(
-        id="",
-        name=name,
+    job = msgspec.structs.replace(
+        blank,
+        name=_name(command),
         task="command",
         trigger=trigger,
-        namespace=namespace,
         args=msgspec.json.encode(spec).decode(),
         policy=policy,
         options=NO_RETRY,
-        created_at=now,
-        updated_at=now,
     )
-    return Found(source, name, job, "", tuple(lost), their_fires(trigger, "debian"))
+    return Found(source, job.name, job, "", tuple(lost), their_fires(trigger, "debian"))
 
 
 def _read_command(text: str, variables: dict[str, str]) -> CommandSpec:

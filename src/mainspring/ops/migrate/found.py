@@ -9,7 +9,7 @@ import msgspec
 
 from mainspring.core.instants import DAY, Instant
 from mainspring.core.model import Job
-from mainspring.core.schedules.triggers import next_fire
+from mainspring.core.schedules.triggers import manual, next_fire
 from mainspring.errors import InvalidInput
 
 SHOWN = 5
@@ -47,6 +47,11 @@ class Comparison(msgspec.Struct, frozen=True):
 def left_out(source: str, name: str, error: InvalidInput | str) -> Found:
     """A schedule that cannot become a job, and why."""
     return Found(source, name, None, str(error))
+
+
+def blank_job(namespace: str, now: Instant) -> Job:
+    """A job of a namespace, made now, that an importer fills in."""
+    return Job("", "", "", manual(), namespace, created_at=now, updated_at=now)
 
 
 def our_fires(job: Job, after: Instant) -> Iterator[Instant]:
