@@ -813,11 +813,6 @@ export interface LedgerRow {
   cells: Record<string, Record<string, number>>;
 }
 
-export interface LevelQuery {
-  since?: string;
-  until?: string;
-}
-
 export interface Line {
   number: number;
   at: string;

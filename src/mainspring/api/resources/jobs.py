@@ -17,11 +17,12 @@ from mainspring.api.schemas.bodies import BackfillBody, JobBody, JobChange, Sync
 from mainspring.api.schemas.definitions import learn_tasks, merge_change, read_job
 from mainspring.api.schemas.paging import limit_of, page, read_cursor, read_number, unknown_cursor
 from mainspring.api.schemas.queries import FiringQuery, JobQuery, NextQuery, PageQuery, ReasonQuery
+from mainspring.api.schemas.reading import note_fault
 from mainspring.api.schemas.views import SimulateBody
 from mainspring.api.wire.decoding import Given, convert, decode_any, given_of
-from mainspring.core.instants import Duration, Instant, parse_duration, parse_instant, to_datetime
+from mainspring.core.instants import parse_duration
 from mainspring.core.model import Job, RunOptions
-from mainspring.errors import InvalidInput, VersionConflict
+from mainspring.errors import VersionConflict
 from mainspring.operations import records
 from mainspring.operations.jobs.jobs import is_place
 from mainspring.operations.planning.records import Simulation
@@ -148,19 +149,11 @@ async def backfill_job(request: Request) -> Response:
     """Fire the past instants of an interval that have no run yet: missed, skipped, or before the job was created. What
     has run stays as it is. At most `limit` instants: `next` says where to continue. With `dry_run`, only look."""
     acting = Acting(request)
-    since, until = _instant(request, "from"), _instant(request, "to")
+    ends = instants(request.given, request.wrong, "from", "to")
     request.wrong.settle()
     words = {name: request.given[name] for name in ("limit", "dry_run", "reason") if name in request.given}
-    ends = to_datetime(since), to_datetime(until)
-    return Response(200, await acting.jobs.backfill(request.named("job_id"), *ends, **words), acting.headers)
-
-
-def _instant(request: Request, field: str) -> Instant:
-    try:
-        return parse_instant(request.given[field], field) if field in request.given else 0
-    except InvalidInput as error:
-        request.wrong.take(error)
-        return 0
+    done = await acting.jobs.backfill(request.named("job_id"), ends["from"], ends["to"], **words)
+    return Response(200, done, acting.headers)
 
 
 async def preview_job(request: Request) -> Response:
@@ -186,7 +179,7 @@ async def simulate_job(request: Request) -> Response:
     stored = await request.context.store.get_job(request.namespace, given["job"]) if "job" in given else None
     words = instants(given, request.wrong, "from", "to")
     outages = [instants(given_of(each), request.wrong, "from", "to") for each in given.get("outages", ())]
-    took = _length(request, "took")
+    took = note_fault(request.wrong, parse_duration, given["took"], "took") if "took" in given else None
     draft = _read_change(request, decode_any(request.body).get("change", {}), stored)
     found = await simulate(
         Acting(request).context,
@@ -221,14 +214,6 @@ def _take_faults(request: Request, error: Problem, prefix: str) -> None:
     if error.kind != "invalid-input":
         raise error
     request.wrong.faults.extend(Fault(prefix + each.field, each.fault, each.remedy) for each in error.faults)
-
-
-def _length(request: Request, field: str) -> Duration | None:
-    try:
-        return parse_duration(request.given[field], field) if field in request.given else None
-    except InvalidInput as error:
-        request.wrong.take(error)
-        return None
 
 
 async def list_firings(request: Request) -> Response:

@@ -16,11 +16,12 @@ from mainspring.api.schemas.bodies import (
     LinesBody,
     ProgressBody,
 )
+from mainspring.api.schemas.reading import note_fault
 from mainspring.core.instants import parse_duration
 from mainspring.core.model import Failure, LogLine, Progress, Report, Run, RunOptions
 from mainspring.core.runs.outcome import Next, after_failure
 from mainspring.core.states import FAILED, RUNNING, SUCCEEDED
-from mainspring.errors import Conflict, InvalidInput
+from mainspring.errors import Conflict
 from mainspring.operations import records
 from mainspring.operations.values.payload import encode_result
 from mainspring.store import RunFilter
@@ -130,12 +131,8 @@ async def _complete(request: Request, run: Run) -> Response:
 async def _fail(request: Request, run: Run) -> Response:
     error = request.given["error"]
     failure = _failure(error) if isinstance(error, ErrorBody) else Failure("Error", error)
-    asked = None
-    if "retry_after" in request.given:
-        try:
-            asked = parse_duration(request.given["retry_after"], "retry_after")
-        except InvalidInput as refusal:
-            request.wrong.take(refusal)
+    wait = request.given.get("retry_after")
+    asked = None if wait is None else note_fault(request.wrong, parse_duration, wait, "retry_after")
     request.wrong.settle()
     lines = f"{failure.type}: {failure.message}".splitlines()
     summary = lines[0][:LONGEST_SUMMARY]

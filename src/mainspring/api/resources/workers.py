@@ -15,6 +15,7 @@ from mainspring.api.load.watching import kind_of
 from mainspring.api.problems import Problem, retry_after
 from mainspring.api.resources.acting import Acting, verb
 from mainspring.api.schemas.bodies import AssignBody, HeartbeatBody, WorkerBody
+from mainspring.api.schemas.reading import note_fault
 from mainspring.core.instants import SECOND, format_duration, parse_duration
 from mainspring.core.model import Claim, Job, Run, Worker
 from mainspring.core.states import PENDING
@@ -134,12 +135,9 @@ async def heartbeat(request: Request) -> Response:
 async def assign_work(request: Request) -> Response:
     """Take due runs, at most `limit`, of any job or of one; wait for some for up to a minute. Each is this worker's
     until its claim ends."""
-    wait = request.given.get("wait", 0)
-    try:
-        seconds = min(parse_duration(wait, "wait") / SECOND, LONGEST_WAIT_S)
-    except InvalidInput as error:
-        request.wrong.take(error)
+    wait = note_fault(request.wrong, parse_duration, request.given.get("wait", 0), "wait")
     request.wrong.settle()
+    seconds = min(wait / SECOND, LONGEST_WAIT_S)
     worker, context = await _own_worker(request), request.context
     if worker.state == "draining":
         raise Conflict(f"worker {worker.id} was asked to stop: finish what you hold, and register anew later")

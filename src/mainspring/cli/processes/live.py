@@ -293,9 +293,9 @@ async def _start(service: ServeOptions, lines: LinePrinter, stopping: StopReques
     return runtime
 
 
-async def _briefly(task: asyncio.Future[Any], wait_s: float = FAREWELL_S) -> None:
+async def _briefly(task: asyncio.Future[Any]) -> None:
     """Wait for a task, but not long: a task that hangs is cancelled. Errors of the task are raised."""
-    done, _ = await asyncio.wait({task}, timeout=wait_s)
+    done, _ = await asyncio.wait({task}, timeout=FAREWELL_S)
     if done:
         task.result()
         return
