@@ -117,6 +117,16 @@ def test_a_store_that_did_it_and_did_not_say_so_does_it_once(door: Door, monkeyp
     assert len(client.get("/v1/runs?task=once").json()["items"]) == 1
 
 
+def test_a_call_that_something_else_cancels_is_answered_as_unavailable(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def struck(*_: Any) -> Any:
+        raise asyncio.CancelledError
+
+    monkeypatch.setattr(door.server.context.store, "get_run", struck)
+    problem(door.client("admin").get("/v1/runs/any"), 503, "unavailable")
+
+
 @pytest.mark.parametrize(
     ("path", "body"),
     [("/v1/runs", {"task": "once"}), ("/v1/jobs", {"name": "j", "task": "once", "manual": True})],
