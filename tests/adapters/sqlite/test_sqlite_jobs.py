@@ -60,6 +60,8 @@ class TestCreating:
             await create(store, clock, trigger=AtTrigger(START - PAST_TOLERANCE - 1))
         with pytest.raises(InvalidInput, match="never fires after"):
             await create(store, clock, trigger=CronTrigger("0 0 0 1 1 ? 2020"))
+        with pytest.raises(InvalidInput, match=r"end_at: .* is not in the future"):
+            await create(store, clock, policy=JobPolicy(end_at=START - PAST_TOLERANCE - 1))
 
     async def test_the_store_says_when_and_nobody_else(self, store: SqliteStore, clock: ManualClock) -> None:
         job = await create(store, clock, created_at=1, updated_at=2, version=9, fired=5, next_fire_at=3, last_fire_at=4)
@@ -166,6 +168,8 @@ class TestEditing:
         clock.advance(HOUR)
         with pytest.raises(InvalidInput, match="is not in the future"):
             await store.edit_job(replace(job, trigger=AtTrigger(START + 2)), 1)
+        with pytest.raises(InvalidInput, match="is not in the future"):
+            await store.edit_job(replace(job, policy=JobPolicy(end_at=START + 2)), 1)
         assert (await store.edit_job(replace(job, priority=1), 1)).next_fire_at == START + 1
 
     async def test_the_same_definition_changes_nothing(self, store: SqliteStore, clock: ManualClock) -> None:

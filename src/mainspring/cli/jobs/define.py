@@ -12,7 +12,6 @@ from mainspring.cli.jobs.preview import draw_fire_times
 from mainspring.cli.jobs.show import describe_work
 from mainspring.cli.jobs.triggers import (
     TriggerWords,
-    check_to_come,
     read_instant,
     read_trigger,
     trigger_of,
@@ -65,10 +64,7 @@ def _read_options(given: Words, zone: str | None) -> Words:
     words = dict(given)
     for name, field in (("start_at", "start"), ("end_at", "end")):
         if words.get(name, NONE) != NONE:
-            instant = read_instant(words[name], field, zone)
-            if name == "end_at":
-                check_to_come(words[name], field, instant, "choose a later end, or leave it out")
-            words[name] = to_datetime(instant)
+            words[name] = to_datetime(read_instant(words[name], field, zone))
     return words
 
 

@@ -9,10 +9,8 @@ from typing import Any, TypedDict, get_args
 import click
 
 from mainspring.cli.lazy import stack
-from mainspring.clock import SystemClock
-from mainspring.core.instants import Instant, format_instant, from_wall, parse_instant
+from mainspring.core.instants import Instant, from_wall, parse_instant
 from mainspring.core.schedules.triggers import (
-    PAST_TOLERANCE,
     AtTrigger,
     CronTrigger,
     OnFailure,
@@ -104,13 +102,6 @@ def _check_companions(words: TriggerWords, kind: str) -> None:
     for name, value in (("when", words.get("when")), ("on-failure", words.get("on_failure"))):
         if value is not None and kind != "after":
             raise InvalidInput(name, value, "has no use without --after", "leave it out, or name a job to run after")
-
-
-def check_to_come(text: str, field: str, instant: Instant, remedy: str) -> None:
-    """Refuse an instant that has passed."""
-    now = SystemClock().now()
-    if instant < now - PAST_TOLERANCE:
-        raise InvalidInput(field, text, f"is not in the future: it is {format_instant(now)}", remedy)
 
 
 def read_instant(text: str, field: str, zone: str | None) -> Instant:

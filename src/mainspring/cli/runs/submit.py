@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from mainspring.cli.jobs.triggers import check_to_come, read_instant
+from mainspring.cli.jobs.triggers import read_instant
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import find_run
 from mainspring.cli.opening import Backend, is_served, open_app, with_scheduler
@@ -139,9 +139,7 @@ def _read(words: dict[str, Any]) -> dict[str, Any]:
     zone = words.pop("tz")
     options = {name: value for name, value in words.items() if value is not None and value != ()}
     if "at" in options:
-        instant = read_instant(options["at"], "at", zone)
-        check_to_come(options["at"], "at", instant, "choose a later instant, or leave it out to run it now")
-        options["at"] = to_datetime(instant)
+        options["at"] = to_datetime(read_instant(options["at"], "at", zone))
     if "retries" in options or "retry_policy" in options:
         options["retry"] = Retry(options.pop("retries", None), policy=options.pop("retry_policy", None))
     return options

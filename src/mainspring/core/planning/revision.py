@@ -17,7 +17,13 @@ from mainspring.core.planning.plans import (
     pass_over,
     pause_reason,
 )
-from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger
+from mainspring.core.schedules.triggers import (
+    PAST_TOLERANCE,
+    AfterTrigger,
+    AtTrigger,
+    check_not_past,
+    check_to_come,
+)
 
 _DEFINITION: Final = ("task", "trigger", "args", "queue", "priority", "key", "limit", "policy", "options")
 MOST_RECONSIDERED: Final = 1_000
@@ -32,6 +38,15 @@ class Revision(msgspec.Struct, frozen=True):
 
     job: Job
     passed_over: tuple[PlannedFiring, ...] = ()
+
+
+def check_times(job: Job, stored: Job | None, now: Instant) -> None:
+    """Refuse a job that could never fire, because its instant or its end has passed. What it had before is kept."""
+    if stored is None or job.trigger != stored.trigger:
+        check_not_past(job.trigger, now)
+    end_at = job.policy.end_at
+    if end_at is not None and (stored is None or end_at != stored.policy.end_at):
+        check_to_come(end_at, now, "end_at", "choose a later end, or leave it out")
 
 
 def begin(job: Job, now: Instant, calendars: Calendars) -> Job:

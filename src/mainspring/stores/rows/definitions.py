@@ -17,6 +17,7 @@ from mainspring.core.planning.revision import (
     MOST_RECONSIDERED,
     Revision,
     begin,
+    check_times,
     mark,
     reconsider_some,
     revise,
@@ -24,7 +25,6 @@ from mainspring.core.planning.revision import (
 )
 from mainspring.core.runs.outcome import Next
 from mainspring.core.schedules.calendars import Calendar, check_calendar, settled
-from mainspring.core.schedules.triggers import check_not_past
 from mainspring.core.states import SKIPPED
 from mainspring.store import Audit, Saved
 from mainspring.stores.rows.firing import StoredFirings
@@ -147,7 +147,7 @@ class StoredJobs(StoredFirings[Tx]):
         await self._schedule(work, audit)
 
     async def _create(self, tx: Tx, job: Job) -> Job:
-        check_not_past(job.trigger, tx.now)
+        check_times(job, None, tx.now)
         await self._lock_changes(tx)
         if await tx.fetch(self._jobs["ids_by_name"], job.namespace, tx.list_of([job.name])):
             raise name_taken(job)
@@ -159,8 +159,7 @@ class StoredJobs(StoredFirings[Tx]):
         await self._lock_changes(tx)
         found = next(iter(await self._hold(tx, [job.id])), None)
         stored = check_editable(found, job, expected_version)
-        if job.trigger != stored.trigger:
-            check_not_past(job.trigger, tx.now)
+        check_times(job, stored, tx.now)
         revision = revise(stored, job, tx.now, await calendars_for(tx, job.namespace, [stored, job]))
         if revision is None:
             return stored
