@@ -142,6 +142,12 @@ def test_top_shows_a_cause_whole_and_its_remedy_in_a_high_terminal(
     assert ("Resume it with mainspring job resume hourly" in shown) is has_remedy
 
 
+def test_top_is_not_steered_by_a_reason_of_several_lines(cli: Terminal) -> None:
+    cli("job", "add", "hourly", "--every", "1h", "--task", "encode")
+    cli("job", "pause", "hourly", "--reason", "the disks\n\x1b]0;owned\x07 \x9b31m")
+    assert "\\x1b]0;owned\\x07 \\x9b31m" in cli("top", "--once").out
+
+
 def an_overview(**changes: Any) -> Overview:
     """The overview of an idle namespace."""
     counts = RunCounts(due=0, blocked=0, later=0, succeeded=0, failed=0, missed=0)

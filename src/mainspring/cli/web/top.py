@@ -159,7 +159,7 @@ def _grid(first_width: int = 10, *, wraps: bool = False) -> Table:
 def _text(text: str, style: str) -> RenderableType:
     from rich.text import Text
 
-    return Text(harmless(text) if "\n" not in text else text, style=style)
+    return Text(harmless(text), style=style)
 
 
 def _short(name: str) -> str:
