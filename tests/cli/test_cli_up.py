@@ -270,6 +270,14 @@ class TestWorker:
             assert "✗ failed     bad" in failure
             assert summary.endswith("claimed 3, succeeded 2, failed 1, retried 0, in hand 0")
 
+    @pytest.mark.parametrize("form", ["text", "json"])
+    def test_what_a_task_logs_cannot_steer_the_terminal(self, cli: Terminal, form: str) -> None:
+        cli.write("tasks.py", f"import logging\n{TASKS}\n@app.task\ndef write(text: str): logging.warning(text)\n")
+        cli("run", "submit", "write", "--arg", "text=a\x1b]0;owned\x07\x9bb\u202e")
+        written = cli.finish("worker", "tasks.py", "--burst", "--log-format", form).err
+        assert "]0;owned" in written
+        assert not set(written) & set("\x1b\x07\x9b\u202e")
+
     def test_it_prints_its_own_events_only_for_programs(self, cli: Terminal) -> None:
         cli.write("tasks.py", TASKS)
         run_id = cli.json("run", "submit", "nap", "--arg", "seconds=0")["run_id"]

@@ -1,4 +1,4 @@
-"""Sets up logging: to stderr, as text or JSON, with the run of each record, and without secrets."""
+"""Sets up logging: to stderr, as text or JSON, with the run of each record, without secrets and control characters."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from mainspring.cli.output.harmless import harmless, harmless_json
 from mainspring.executor import CURRENT, RunContext
 from mainspring.settings import LogFormat
 
@@ -25,7 +26,7 @@ class _Formatter(logging.Formatter):
         return self._mask(self._write(record, CURRENT.get(None)))
 
     def _write(self, record: logging.LogRecord, run: RunContext | None) -> str:
-        text = super().format(record)
+        text = harmless(super().format(record))  # A message may contain what a stranger sent.
         if run is None:
             return text
         first, newline, rest = text.partition("\n")
@@ -49,7 +50,7 @@ class _JsonFormatter(_Formatter):
                 line |= {"trace": trace[1], "span": trace[2]}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line).decode()
+        return harmless_json(msgspec.json.encode(line).decode())
 
 
 def set_up_logging(level: int, form: LogFormat, mask: Callable[[str], str]) -> None:
