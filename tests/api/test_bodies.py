@@ -89,6 +89,15 @@ def test_all_wrong_fields_are_named_at_once(door: Door) -> None:
     )  # fmt: skip
 
 
+def test_the_remedy_of_an_unknown_word_is_the_known_ones(door: Door) -> None:
+    client = door.client("admin")
+    retried = client.post("/v1/runs", json={"task": "elsewhere", "retry": {"policy": "doubling"}})
+    (fault,) = problem(retried, 422, "invalid-input")["errors"]
+    assert fault["remedy"] == "choose one of fixed-5m, doubling-1m, doubling-2m, doubling-30s-to-15m, quadrupling-10s"
+    (fault,) = problem(client.get("/v1/runs?state=done"), 422, "invalid-input")["errors"]
+    assert fault["remedy"].startswith("choose one of blocked, pending, running")
+
+
 def test_the_remedy_of_several_faults_is_not_that_of_one(door: Door) -> None:
     client = door.client("admin")
     one = problem(client.post("/v1/runs", json={"task": "x", "priority": 99}), 422, "invalid-input")

@@ -9,7 +9,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import cache
 from types import UnionType
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -196,7 +196,7 @@ def _convert(value: Any, kind: Any, path: str, wrong: Wrong) -> Any:
             return msgspec.convert(msgspec.to_builtins(found), kind)
     if len(wrong.faults) == before:
         fault, _, place = refusal.partition(" - at `$")
-        wrong.add(f"{path}{place.removesuffix('`')}", fault[:1].lower() + fault[1:], _hint(kind))
+        wrong.add(f"{path}{place.removesuffix('`')}", *_explain(fault, kind))
     return msgspec.UNSET
 
 
@@ -218,6 +218,18 @@ def _struct_in(kind: Any) -> type[msgspec.Struct] | None:
 
 def _is_list(kind: Any) -> bool:
     return any(get_origin(member) is list for member in _members(kind))
+
+
+def _explain(refusal: str, kind: Any) -> tuple[str, str]:
+    """The fault and its remedy. The remedy of a word that is not known is the words that are."""
+    words = _words(kind) if refusal.startswith("Invalid enum value") else []
+    return refusal[:1].lower() + refusal[1:], f"choose one of {', '.join(words)}" if words else _hint(kind)
+
+
+def _words(kind: Any) -> list[str]:
+    if get_origin(kind) is Literal:
+        return [str(word) for word in get_args(kind)]
+    return [word for each in get_args(kind) for word in _words(each)]
 
 
 def _hint(kind: Any, otherwise: str = "/openapi.json shows what is expected") -> str:
@@ -284,8 +296,7 @@ def _settled(raw: Given, shape: type[msgspec.Struct], wrong: Wrong) -> Given:
         try:
             given[name] = msgspec.convert(value, known[name].type, strict=False)
         except msgspec.ValidationError as error:
-            fault = str(error).partition(" - at `$")[0]
-            wrong.add(name, fault[:1].lower() + fault[1:], _hint(known[name].type))
+            wrong.add(name, *_explain(str(error).partition(" - at `$")[0], known[name].type))
     for name, field in known.items():
         if field.required and name not in raw:
             wrong.add(name, "is missing", _hint(field.type))
