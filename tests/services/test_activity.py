@@ -86,6 +86,23 @@ async def test_a_cancelled_run_ends_as_cancelled(store: Any, app: Mainspring, cl
     assert [(event.kind, event.reason) for event in reported] == [("run.running", ""), ("run.cancelled", "enough")]
 
 
+async def test_a_run_that_exceeds_its_timeout_has_failed(store: Any, app: Mainspring, clock: JumpingClock) -> None:
+    @app.task(retry=Retry(1))
+    async def long() -> None:
+        await clock.sleep(100)
+
+    watched = Watched(app, store, clock, detailed=False)
+    handle = await long.submit()
+    async with turning(*watched.loops):
+        for _ in range(2):
+            await let_pass(clock, "20s")
+            watched.worker.runner.stop(handle.id, "timed_out")  # As its timer does, which has a clock of its own.
+            await let_pass(clock, "1s")
+        watched.activity.summarize()
+    assert [(event.kind, event.attempt) for event in watched.events] == [("run.failed", 2)]
+    assert watched.summaries[0][3:] == (2, 0, 1, 1, 0)
+
+
 async def test_an_unwatched_worker_reports_failures_and_a_summary_a_minute(
     store: Any, app: Mainspring, clock: JumpingClock
 ) -> None:
