@@ -125,8 +125,10 @@ class TestSyncing:
     async def test_names_of_another_app_are_all_named(self, store: SqliteStore, clock: ManualClock) -> None:
         for name in ("a", "b"):
             await create(store, clock, name, app="billing")
-        with pytest.raises(Conflict, match=r"'a' \(of app 'billing'\), 'b' \(of app 'billing'\)"):
+        with pytest.raises(Conflict, match=r"'a' \(of app 'billing'\), 'b' \(of app 'billing'\)") as refusal:
             await store.sync_jobs("films", "default", [a_job(clock, name) for name in "abc"])
+        former = 'keep it (Mainspring(name="billing")), or remove the jobs first (`mainspring job remove a`)'
+        assert former in str(refusal.value)
 
     async def test_an_overdue_instant_survives_a_change_that_is_not_of_time(
         self, store: SqliteStore, clock: ManualClock

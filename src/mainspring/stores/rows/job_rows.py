@@ -140,9 +140,15 @@ def read_page(rows: Iterable[Row]) -> tuple[list[str], str | None]:
 def check_owned(app: str, stored: Iterable[Job]) -> None:
     """None of the stored jobs that an app would replace may belong to another."""
     foreign = sorted((job.name, job.app) for job in stored if job.app != app)
-    owned = ", ".join(f"{name!r} (of app {owner!r})" for name, owner in foreign)
-    if owned:
-        raise Conflict(f"app {app!r} declares jobs that others own: {owned}. Choose other names, or another namespace")
+    if foreign:
+        owned = ", ".join(f"{name!r} (of app {owner!r})" for name, owner in foreign[:MOST_NAMED])
+        more = f" and {len(foreign) - MOST_NAMED} more" if len(foreign) > MOST_NAMED else ""
+        name, owner = foreign[0]
+        raise Conflict(
+            f"app {app!r} declares jobs of another app: {owned}{more}. If that is this program's former name, keep it "
+            f'(Mainspring(name="{owner}")), or remove the jobs first (`mainspring job remove {name}`). '
+            "Otherwise choose other names, or another namespace"
+        )
 
 
 def check_editable(stored: Job | None, job: Job, expected_version: int) -> Job:
