@@ -50,6 +50,12 @@ def in_process() -> list[object]:
     return [os.getpid(), sorted(os.environ), child, Mainspring().settings.listen, sorted(withheld.environment())]
 
 @app.task
+def leak() -> None:
+    import logging
+    logging.warning("cannot connect to %s", Mainspring().settings.listen)
+    raise ValueError(f"cannot connect to {Mainspring().settings.listen}")
+
+@app.task
 def in_thread() -> list[object]:
     import mainspring.process.secrets as withheld
     child = subprocess.run(["env"], capture_output=True, text=True).stdout
@@ -238,6 +244,19 @@ async def test_the_environment_of_a_worker_and_of_its_pool_shows_none_not_even_t
             assert not set(CONFIGURED) & set(names)
             assert listen.startswith("postgresql://mainspring"), "another app in this process still finds its way"
             assert "MAINSPRING_SECRET" not in kept, "a worker has no use for the key"
+
+
+async def test_a_worker_masks_what_it_was_configured_with_in_errors_and_in_its_log(
+    app: Mainspring, folder: Path
+) -> None:
+    with running(folder, 0, "worker", "work.py"):
+        run = await ended(app, handle := await app.submit("leak", {}, retry=Retry(0)))
+        said = (folder / "said").read_text()
+    store = await app.open()
+    lines = [line.text for _, line in await store.list_logs(handle.id)]
+    assert "cannot connect to postgresql://mainspring***localhost" in run.error
+    assert "cannot connect to postgresql://mainspring***localhost" in said
+    assert PASSWORD not in f"{run.error} {run.reason} {lines} {said}"
 
 
 @pytest.mark.parametrize(("isolation", "seen"), [("none", True), ("limits", False), ("sandbox", False)])
