@@ -7,8 +7,10 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mainspring.clock import SystemClock
 from mainspring.core.answers import DELAYS
@@ -135,12 +137,19 @@ def counting(path: str) -> Iterator[Counting]:
 def test_a_list_takes_few_steps_and_finds_what_a_look_at_every_row_finds(counting: Counting, where: RunFilter) -> None:
     found = _list_runs(counting.tx, where)
     assert counting.steps < STEPS
+    assert [run.id for run in found] == _look_at_every_row(counting, where, "id")
+
+
+def _look_at_every_row(counting: Counting, where: RunFilter, what: str) -> list[Any]:
+    """The newest runs that a filter fits, or how many there are."""
+    counting.connection.set_progress_handler(None, 0)
     rows = counting.connection.execute(
-        """SELECT id FROM history WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND ifnull(job, '') LIKE ?
-           AND task LIKE ? AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ?
-           AND options LIKE ? AND ifnull(key, '') LIKE ? AND region LIKE ? AND started_at - due_at >= ?
-           AND finished_at - started_at >= ?
-           ORDER BY id DESC LIMIT 50""",
+        f"""SELECT {what} FROM history
+            WHERE namespace = ? AND (? = '' OR instr(?, state) > 0) AND ifnull(job, '') LIKE ? AND task LIKE ?
+              AND queue LIKE ? AND options LIKE ? AND ifnull(worker, '') LIKE ? AND id >= ? AND options LIKE ?
+              AND ifnull(key, '') LIKE ? AND region LIKE ? AND started_at - due_at >= ?
+              AND finished_at - started_at >= ?
+            ORDER BY id DESC LIMIT 50""",
         (
             *(where.namespace, ",".join(where.states), ",".join(where.states), where.job or "%", where.task or "%"),
             *(where.queue or "%", f'%"{where.tag}"%' if where.tag else "%", where.worker or "%", where.since or ""),
@@ -149,12 +158,19 @@ def test_a_list_takes_few_steps_and_finds_what_a_look_at_every_row_finds(countin
             *(DELAYS[each] if each else 0 for each in (where.late, where.took)),
         ),
     )
-    assert [run.id for run in found] == [row[0] for row in rows]
+    return [row[0] for row in rows]
 
 
 @pytest.mark.parametrize("where", COUNTED.values(), ids=COUNTED)
 def test_a_count_ends_at_its_limit(counting: Counting, where: RunFilter) -> None:
     assert _count_matching(counting.tx, where) == MOST_COUNTED
+    assert counting.steps < COUNTED_STEPS
+
+
+@pytest.mark.parametrize("where", FILTERS.values(), ids=FILTERS)
+def test_a_count_by_each_filter_takes_few_steps_and_is_right(counting: Counting, where: RunFilter) -> None:
+    where = replace(where, limit=MOST_COUNTED)
+    assert _count_matching(counting.tx, where) == min(_look_at_every_row(counting, where, "count(*)")[0], MOST_COUNTED)
     assert counting.steps < COUNTED_STEPS
 
 
