@@ -464,7 +464,7 @@ ORDER BY 2;
 
 -- have_written: which of some runs have written beyond the lines that are known of each
 SELECT e.run_id FROM unnest($1::text[], $2::bigint[]) AS e (run_id, after)
-WHERE EXISTS (SELECT FROM mainspring.logs AS l WHERE l.run_id = e.run_id AND l.seq > e.after);
+CROSS JOIN LATERAL (SELECT FROM mainspring.logs AS l WHERE l.run_id = e.run_id AND l.seq > e.after LIMIT 1) AS written;
 
 -- count_logs: how many lines a run wrote, up to a number
 SELECT count(*) FROM (SELECT FROM mainspring.logs WHERE run_id = $1 LIMIT $2) AS counted;
