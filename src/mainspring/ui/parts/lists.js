@@ -48,11 +48,12 @@ export function usePages(path, query, concerns) {
   const list = listOf(key, first);
   const put = (/** @type {Kept} */ next) => (keep(key, next), redraw((n) => n + 1));
   const more = async () => {
-    if (isAsking.current || !list?.next) return;
+    const from = kept.get(key) ?? list;  // More than what is drawn: an answer may just have arrived.
+    if (isAsking.current || !from?.next) return;
     isAsking.current = true;
     try {
-      const page = await get(path, { ...query, cursor: list.next });
-      const now = kept.get(key) ?? list;
+      const page = await get(path, { ...query, cursor: from.next });
+      const now = kept.get(key) ?? from;
       const known = new Set(now.items.map(idOf));
       put({ ...now, items: [...now.items, ...page.items.filter((/** @type {any} */ row) => !known.has(idOf(row)))], next: page.next });
     } finally {
