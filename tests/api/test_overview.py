@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections import Counter
 from typing import Any
 
@@ -254,6 +255,12 @@ def test_a_draft_is_previewed_without_being_stored(private_door: Door, client: h
     assert seen.json()["text"] == "every day at 02:30 (Europe/Berlin)"
     assert len(seen.json()["items"]) == 400
     assert len([each for each in seen.json()["items"] if each["note"]]) == 2
+    few = viewer.post("/v1/jobs:preview", params={"count": 3}, json=draft).json()
+    assert len(few["items"]) == 3
+    noted = [each for each in (*few["items"], *few["changes"]) if each["note"]]
+    assert sorted(re.findall("forward|back", " ".join(each["note"] for each in noted))) == ["back", "forward"]
+    limited = {**draft, "max_firings": 5}
+    assert viewer.post("/v1/jobs:preview", params={"count": 3}, json=limited).json()["changes"] == []
     faulty = viewer.post("/v1/jobs:preview", json={"schedule": "61 2 * * *", "priority": "high"})
     assert sorted(fields(faulty.json())) == ["priority", "schedule"]
     unknown = viewer.post("/v1/jobs:preview", json={"every": "1h", "calendars": ["none"]})

@@ -274,6 +274,12 @@ def test_the_draft_of_a_job_shows_the_gap_and_the_fold_of_its_zone(open_page: Op
     page.get_by_label("Expression").fill("30 2 31 10 *")
     expect(meaning).to_contain_text("30 2 31 10")  # What stood there before named both changes.
     expect(meaning).to_contain_text("clocks went back")
+    page.get_by_label("Expression").fill("30 2 * * *")
+    marks = meaning.locator(".s-warning")
+    expect(marks).to_have_count(2)
+    said = " ".join(marks.all_inner_texts())
+    assert "clocks went forward 1h at 02:00" in said
+    assert "clocks went back 1h at 03:00" in said
     page.get_by_label("Expression").fill("61 2 * * *")
     page.get_by_label("Retries").fill("many")
     page.get_by_label("Timeout").fill("soon")

@@ -291,6 +291,8 @@ class Preview(msgspec.Struct, frozen=True):
 
     text: str
     items: list[FireTime]
+    changes: list[FireTime]
+    """Later ones, of the year after: the first after each change of the clocks."""
 
 
 class Attempt(msgspec.Struct, frozen=True):

@@ -1170,6 +1170,7 @@ export interface Peak {
 export interface Preview {
   text: string;
   items: FireTime[];
+  changes: FireTime[];
 }
 
 export interface Problem {

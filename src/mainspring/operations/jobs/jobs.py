@@ -29,7 +29,7 @@ from mainspring.operations.jobs.backfill import survey
 from mainspring.operations.jobs.definitions import change, change_retries, check_is_trigger, define
 from mainspring.operations.jobs.options import JobWords, check_name, read_defaults, read_policy, read_words
 from mainspring.operations.paging import PAGE, number_of, walk
-from mainspring.operations.planning.forecast import forecast
+from mainspring.operations.planning.forecast import forecast, forecast_changes
 from mainspring.operations.planning.records import Simulation
 from mainspring.operations.planning.simulate import simulate_job
 from mainspring.operations.runs import Runs
@@ -217,7 +217,9 @@ class Jobs(InContext):
             found = {job.name for job in await store.find_jobs(self._context.namespace, draft.trigger.jobs)}
             if missing := [name for name in draft.trigger.jobs if name not in found]:
                 raise InvalidInput("after", missing[0], "does not exist", "`mainspring job list` shows those that do")
-        return records.Preview(in_words(draft.trigger), [*await self._forecast(draft, calendars, count, zone)])
+        items = await self._forecast(draft, calendars, count, zone)
+        changes = await asyncio.to_thread(forecast_changes, draft, calendars, items, zone, time_limit(SEARCH_S))
+        return records.Preview(in_words(draft.trigger), [*items], [*changes])
 
     async def _calendars(self) -> Mapping[str, Calendar]:
         return await (await self._context.open()).list_calendars(self._context.namespace)
