@@ -1,8 +1,9 @@
 /** The output of a run: as text, so that the browser's own search finds it; followed while it runs; each line has an address. */
-import { address, get, stream } from "../api.js";
+import { get, stream } from "../api.js";
 import { html, useEffect, useMemo, useRef, useState } from "../html.js";
 import { visible } from "../live.js";
 import { go, place } from "../router.js";
+import { say } from "./dialog.js";
 import { Empty, Trouble } from "./page.js";
 import { now } from "./when.js";
 
@@ -106,6 +107,16 @@ function Block({ block, target }) {
     ${row >= 0 && row < lines.length && html`<i class="target" id=${`L${target}`} ref=${place}></i>`}</div>`;
 }
 
+/** Save the output as a file. A link could send neither the namespace nor the header with which a session counts.
+ * @param {any} run */
+async function download(run) {
+  const text = await get(`/v1/runs/${run.run_id}/logs`, { limit: MOST, format: "text" }).catch((problem) => say(problem.message));
+  if (text === undefined) return;
+  const href = URL.createObjectURL(new Blob([text], { type: "text/plain" }));
+  Object.assign(document.createElement("a"), { href, download: `${run.run_id}.txt` }).click();
+  URL.revokeObjectURL(href);
+}
+
 /** @param {{ run: any }} given */
 export function Output({ run }) {
   const { lines, error, asked } = useLines(run);
@@ -123,6 +134,6 @@ export function Output({ run }) {
   if (!lines.length) return html`<${Empty}>${run.state === "running" ? "It has not written anything yet." : "It wrote nothing."}</${Empty}>`;
   return html`<div class="stack">
     <div class="spread"><span class="muted">${lines.length.toLocaleString("en-GB")} ${lines.length === 1 ? "line" : "lines"}${run.state === "running" ? (follows ? ", following" : ", paused while you read") : ""}${error ? `, ${error.message}` : ""}</span>
-      <a class="button" href=${address(`/v1/runs/${run.run_id}/logs`, { limit: MOST, format: "text" })} download=${`${run.run_id}.txt`}>Download</a></div>
+      <button onClick=${() => download(run)}>Download</button></div>
     <div class="log" ref=${box} onScroll=${scrolled} tabindex="0" role="log" aria-label="output">${blocks.map((block) => html`<${Block} key=${block.first} block=${block} target=${target} />`)}</div></div>`;
 }
