@@ -50,7 +50,7 @@ function Palette() {
       if (entered.current === words) leave(entries[0]);
     });
     return () => void (current = false);
-  }, [words]);
+  }, [words, now]);  // Opened again: perhaps in another namespace.
   const leave = (/** @type {Entry | undefined} */ entry) => {
     entered.current = null;
     if (!entry) return;
@@ -68,8 +68,8 @@ function Palette() {
   };
   return html`<dialog ref=${dialog} aria-label="search"><div class="palette">
     <input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => ((entered.current = null), setWords(e.target.value))} onKeyDown=${press} />
-    <ul role="listbox" aria-label="found">${found.entries.slice(0, 12).map((each, n) => html`<li role="option" aria-selected=${n === chosen}>
-      <a href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
+    <ul role="listbox" aria-label="found">${found.entries.slice(0, 12).map((each, n) => html`<li role="none">
+      <a role="option" aria-selected=${n === chosen} href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
   </div></dialog>`;
 }
 
