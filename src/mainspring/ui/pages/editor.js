@@ -7,6 +7,7 @@ import { write } from "../parts/json.js";
 import { Head, Trouble } from "../parts/page.js";
 import { When } from "../parts/when.js";
 import { go, jobHref } from "../router.js";
+import { may } from "../state/me.js";
 import { Simulated } from "./simulated.js";
 import { bodyOf, commandOf, FIRST, formOf, MORE, TIMEOUTS } from "./draft.js";
 
@@ -73,14 +74,24 @@ function Changed({ mine, theirs }) {
     <ul>${difference(theirs, mine).map((each) => html`<li><span class="muted">${each.name}</span> <span class="mono">${write(each.before)} → ${write(each.after)}</span></li>`)}</ul></section>`;
 }
 
+/** Why the caller may not save: a command needs a permission of its own.
+ * @param {Form} form @param {boolean} isNew */
+function refusalOf(form, isNew) {
+  const needed = isNew ? "jobs:create" : "jobs:write";
+  if (!may(needed)) return `needs ${needed}`;
+  return form.kindOfWork === "command" && !may("run:command") ? "needs run:command" : "";
+}
+
 /** @param {{ job?: any, first?: any, done?: () => void }} given `first` is the definition to begin with, if it is not the stored one */
 export function Editor({ job, first, done }) {
-  const [form, set] = useState(job ? formOf(first ?? job) : FIRST);
+  const [form, set] = useState(job ? formOf(first ?? job) : { ...FIRST, kindOfWork: may("run:command") ? "command" : "task" });
   const [refusal, setRefusal] = useState(/** @type {any} */ (null));
   const [other, setOther] = useState(/** @type {any} */ (null));
   const version = useRef(job?.version);
   const stored = job ? formOf(job) : null;
   const preview = usePreview(form);
+  const why = refusalOf(form, !job);
+  const works = may("run:command") || stored?.kindOfWork === "command" ? ["command", "task"] : ["task"];
   const save = async (/** @type {Event} */ event) => {
     event.preventDefault();
     setRefusal(null);
@@ -104,7 +115,7 @@ export function Editor({ job, first, done }) {
   const options = (/** @type {import("./draft.js").Option[]} */ some) => some.map(({ name, label, hint, words }) => html`<${Field} name=${name} label=${label} hint=${hint} options=${words} ...${given} />`);
   return html`<form class="form" onSubmit=${save}><div class="stack">
       <fieldset><legend>What</legend><${Field} name="name" label="Name" ...${given} />
-        <div class="two"><${Field} name="kindOfWork" label="Runs" options=${["command", "task"]} ...${given} /><${Field} name="work" label=${form.kindOfWork === "task" ? "Task" : "Command"} hint=${form.kindOfWork === "task" ? "encode" : "python generate_report.py"} ...${given} /></div>
+        <div class="two"><${Field} name="kindOfWork" label="Runs" options=${works} ...${given} /><${Field} name="work" label=${form.kindOfWork === "task" ? "Task" : "Command"} hint=${form.kindOfWork === "task" ? "encode" : "python generate_report.py"} ...${given} /></div>
         ${form.kindOfWork === "task" && html`<${Field} name="args" label="Arguments as JSON" area hint='{"video": "v1"}' ...${given} />`}</fieldset>
       <fieldset><legend>When</legend><div class="choices" role="radiogroup" aria-label="kind of schedule">${KINDS.map(([kind, word]) => html`<label><input type="radio" name="kind" checked=${form.kind === kind} onChange=${() => given.set({ ...form, kind, value: "" })} />${word}</label>`)}</div>
         ${form.kind !== "manual" && html`<div class="two"><${Field} name="value" label=${form.kind === "after" ? "Jobs, with commas" : "Expression"} hint=${HINTS[form.kind]} ...${given} />${form.kind === "cron" && html`<${Field} name="timezone" label="Zone" ...${given} />`}</div>`}
@@ -115,7 +126,7 @@ export function Editor({ job, first, done }) {
       <details class="folded" open=${MORE.some(({ name }) => form[name] !== FIRST[name])}><summary>More options</summary><fieldset><legend class="hidden-text">More options</legend><div class="two">${options(MORE)}</div></fieldset></details>
       ${other && html`<${Changed} mine=${bodyOf(form, { isDraft: false })} theirs=${bodyOf(formOf(other), { isDraft: false })} />`}
       ${refusal && html`<${Trouble} error=${refusal} />`}
-      <div class="row"><button class="primary">${other ? "Save mine over it" : "Save the job"}</button></div></div>
+      <div class="row"><button class="primary" disabled=${!!why} title=${why}>${other ? "Save mine over it" : "Save the job"}</button></div></div>
     <div class="stack"><${Meaning} form=${form} state=${preview} stored=${stored} /><${Simulated} form=${form} job=${job} /></div></form>`;
 }
 

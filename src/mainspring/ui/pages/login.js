@@ -11,12 +11,14 @@ export function Login({ over = false }) {
   const [error, setError] = useState(/** @type {Error | null} */ (null));
   const dialog = useRef(/** @type {HTMLDialogElement | null} */ (null));
   useEffect(() => {
+    const before = document.activeElement;
     if (over) dialog.current?.showModal();
     const given = new URLSearchParams(location.hash.slice(1)).get("token");
     if (given) {
       go(to("/"), { replace: true });
       signIn(given);
     }
+    return () => over && before instanceof HTMLElement && before.focus();  // It is where the caller typed.
   }, []);
   const signIn = async (/** @type {string} */ token) => {
     try {

@@ -5,6 +5,7 @@ import { Command, quoted } from "../parts/dialog.js";
 import { write } from "../parts/json.js";
 import { Head, Loaded, Trouble } from "../parts/page.js";
 import { go, place, to } from "../router.js";
+import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 
 /** @typedef {import("../records.d.ts").TaskStory} TaskStory */
@@ -93,6 +94,7 @@ function Editor({ first }) {
   const tasks = useResource("/v1/facets", { of: "task" });
   const set = (/** @type {Form} */ next) => (setRefusal(null), put(next));
   const faults = refusal?.faults ?? [];
+  const why = may("runs:submit") ? "" : "needs runs:submit";
   const submit = (/** @type {Event} */ event) => {
     event.preventDefault();
     send("POST", "/v1/runs", bodyOf(form)).then((run) => go(to(`/runs/${run.run_id}`)), setRefusal);
@@ -104,7 +106,7 @@ function Editor({ first }) {
         <${Arguments} form=${form} set=${set} story=${story} faults=${faults} /></fieldset>
       <fieldset><legend>How</legend><div class="two">${OPTIONS.map(([name, label, hint]) => html`<${Field} name=${name} label=${label} hint=${hint} value=${form[name]} fault=${faults.find((/** @type {any} */ each) => each.field === name)} change=${(/** @type {string} */ text) => set({ ...form, [name]: text })} />`)}</div></fieldset>
       ${refusal && html`<${Trouble} error=${refusal} />`}
-      <div class="row"><button class="primary" disabled=${!form.task.trim()}>Submit the run</button></div></div>
+      <div class="row"><button class="primary" disabled=${!!why || !form.task.trim()} title=${why}>Submit the run</button></div></div>
     <section class="panel"><header><h2>The same as a command</h2></header><div class="body stack"><${Command} line=${commandOf(form)} /></div></section></form>`;
 }
 
