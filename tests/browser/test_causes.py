@@ -10,6 +10,7 @@ from backstage import OpenPage, Stage, until
 from playwright.sync_api import Page, expect
 
 from mainspring.core.model import AttemptOutcome, FiringOutcome
+from mainspring.core.runs.why import CauseKind
 from mainspring.core.states import STATES
 from mainspring.operations.records import WorkerState
 
@@ -17,6 +18,12 @@ pytestmark = pytest.mark.browser
 
 LINKS = {"run_id": "/ui/runs/{}", "job": "/ui/jobs/{}", "queue": "/ui/queues", "gate": "/ui/queues"}
 """The page to which each thing leads that a cause names."""
+NAMED = {
+    "key": {"run_id"}, "dependency": {"run_id"}, "not-due": {"since"}, "no-worker": {"queue"},
+    "queue-unserved": {"queue"}, "region-unserved": {"queue", "workers"}, "task-unknown": {"queue", "workers"},
+    "gate": {"gate"}, "workers-busy": {"queue", "workers"}, "queue-paused": {"queue"},
+}  # fmt: skip
+"""What each cause of waiting that a caller can bring about names."""
 SLOTS = 10
 WEEKENDS = {"kind": "weekdays", "days": ["sat", "sun"]}
 
@@ -52,6 +59,8 @@ def check_page(page: Page, stage: Stage, kind: str, run: str) -> None:
         return found if kind in [each["kind"] for each in found] else None
 
     causes = until(look)
+    named = next(each for each in causes if each["kind"] == kind)
+    assert NAMED[kind] <= {name for name, value in named.items() if value}
     page.goto(f"{stage.url}/ui/runs/{run}{'?ns=' + namespace if namespace != 'default' else ''}")
     rows = page.locator(".why li")
     expect(rows).to_have_count(len(causes))
@@ -87,9 +96,20 @@ def test_each_cause_of_waiting_is_named_and_leads_to_what_it_names(open_page: Op
         stage.ended(run)
 
 
+def test_each_cause_that_there_is_has_a_sentence_on_the_page_of_its_run(open_page: OpenPage, stage: Stage) -> None:
+    run = submit(stage, task="exact", args={"number": 1}, delay="1h")
+    causes = [{"kind": kind, "text": f"Because of {kind}."} for kind in get_args(CauseKind)]
+    page = open_page("/settings")
+    page.route(f"**/v1/runs/{run}", lambda route: route.fulfill(json={**route.fetch().json(), "causes": causes}))
+    page.goto(f"{stage.url}/ui/runs/{run}")
+    expect(page.locator(".why li")).to_have_text([re.compile(re.escape(each["text"])) for each in causes])
+    page.unroute_all(behavior="wait")
+    stage.ask("POST", f"/v1/runs/{run}/cancel", json={})
+
+
 def test_every_state_and_outcome_has_a_glyph_a_word_and_a_colour(open_page: OpenPage) -> None:
     known = {*STATES, *get_args(FiringOutcome), *get_args(AttemptOutcome), *get_args(WorkerState)}
-    known |= {"planned", "excluded", "late", "retrying", "paused", "clock-change"}
+    known |= {"planned", "excluded", "late", "retrying", "held", "paused", "clock-change", "leads", "stands_by"}
     page = open_page("/settings")
     looks = page.evaluate(
         """async (states) => {
@@ -102,6 +122,7 @@ def test_every_state_and_outcome_has_a_glyph_a_word_and_a_colour(open_page: Open
         sorted(known),
     )
     assert [each["state"] for each in looks if each["glyph"] == "?" or not each["colour"]] == []
+    assert len({each["word"] for each in looks}) == len(looks)
 
 
 def test_a_ledger_shows_skips_exclusions_and_both_clock_changes_with_reasons(open_page: OpenPage, stage: Stage) -> None:

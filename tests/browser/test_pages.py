@@ -97,6 +97,13 @@ def test_the_ledger_of_each_trigger_has_a_grid_that_fits(open_page: OpenPage, st
     page.goto(f"{stage.url}/ui/jobs/publish")  # After another job: its firings in order, thirty in a row.
     expect(table.locator(".cell").nth(5)).to_be_visible()
     expect(table.get_by_role("columnheader")).to_have_count(0)
+    stage.ask("POST", "/v1/jobs", json={"name": "by-hand", "command": "true", "manual": True})
+    for _ in range(2):
+        stage.ended(stage.ask("POST", "/v1/jobs/by-hand/trigger", json={})["run_id"])
+    page.goto(f"{stage.url}/ui/jobs/by-hand")
+    expect(table.locator(".cell")).to_have_count(2)
+    expect(table.get_by_role("row")).to_have_count(1)
+    expect(table.get_by_role("columnheader")).to_have_count(0)
     yearly = {"name": "yearly", "command": "true", "schedule": "0 0 1 1 *", "timezone": "UTC"}
     job = stage.ask("POST", "/v1/jobs", json=yearly)
     fill_ledger(stage, job["job_id"], 365 * 86_400, 6)
@@ -185,17 +192,22 @@ def test_the_ledger_can_be_walked_by_arrows(open_page: OpenPage) -> None:
     expect(page.get_by_label("the chosen instant")).to_be_visible()
 
 
-def test_a_missed_night_can_be_fired_from_its_cell(open_page: OpenPage) -> None:
+def test_a_missed_night_can_be_fired_from_its_cell(open_page: OpenPage, stage: Stage) -> None:
     page = open_page("/jobs/sync-inventory")
     missed = page.locator(".cell.o-missed:not(.band)").first
     label = missed.get_attribute("aria-label")
     assert label is not None
     instant = label.split()[0]
     missed.click()
+    chosen = page.get_by_label("the chosen instant")
+    expect(chosen).to_contain_text("a later instant stands for it")
     page.get_by_role("button", name=re.compile("Backfill th")).first.click()
     dialog = page.get_by_role("dialog")
     expect(dialog).to_contain_text(re.compile(r"mainspring job backfill sync-inventory --from 20"))
-    dialog.get_by_role("button", name=re.compile(r"Fire \d+")).click()
+    rows = stage.ask("GET", "/v1/jobs/sync-inventory/firings", params={"limit": 500})["items"]
+    [stretch] = [each for each in rows if each["fire_at"] == instant]
+    assert stretch["outcome"] == "missed", "nothing fires before it is confirmed"
+    dialog.get_by_role("button", name=f"Fire {stretch['count']}", exact=True).click()
     expect(dialog).to_be_hidden()
     cell = page.locator(f".cell[aria-label^='{instant}']")
     expect(cell).to_have_class(re.compile("o-(succeeded|failed|late)"), timeout=20_000)

@@ -48,6 +48,13 @@ def newest(stage: Stage, path: str, name: str, **words: str) -> str:
     return str(stage.ask("GET", path, params={"limit": 1, **words})["items"][0][name])
 
 
+def closed_days(stage: Stage) -> str:
+    """A calendar; its name."""
+    rules = [{"kind": "weekdays", "days": ["sat", "sun"]}]
+    stage.ask("PUT", "/v1/calendars/closed", json={"rules": rules, "timezone": "UTC"})
+    return "closed"
+
+
 OBJECTS: dict[str, Callable[[Stage], str]] = {
     "run": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='failed')}",
     "waiting run": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', queue='gpu', state='pending')}",
@@ -55,6 +62,8 @@ OBJECTS: dict[str, Callable[[Stage], str]] = {
     "data": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='succeeded')}?tab=data",
     "failure": lambda stage: f"/failures/{until(lambda: stage.ask('GET', '/v1/errors')['items'])[0]['error']}",
     "worker": lambda stage: f"/workers/{stage.silent_workers()[0]}",
+    "relations of a run": lambda stage: f"/runs/{newest(stage, '/v1/runs', 'run_id', state='failed')}?tab=relations",
+    "calendar": lambda stage: f"/calendars/{closed_days(stage)}",
     "page that is not there": lambda stage: "/elsewhere",
 }
 
@@ -71,6 +80,16 @@ def test_the_page_of_one_object_is_sound(open_page: OpenPage, stage: Stage, axe:
     page = open_page(OBJECTS[kind](stage))
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     check_sound(page, axe)
+
+
+def test_the_login_is_sound(open_page: OpenPage, stage: Stage, axe: str) -> None:
+    page, said = open_page("/settings", expects_faults=True), list[str]()
+    page.route("**/v1/**", lambda route: route.fulfill(status=401, json={"title": "unauthenticated", "status": 401}))
+    page.on("console", lambda message: said.append(message.text))
+    page.goto(f"{stage.url}/ui/")
+    expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
+    check_sound(page, axe)
+    assert [each for each in said if "401" not in each] == []
 
 
 def check_sound(page: Page, axe: str) -> None:
@@ -114,17 +133,24 @@ def test_planted_markup_is_shown_as_text(open_page: OpenPage, stage: Stage) -> N
         assert page.title() != "planted"
 
 
-def test_a_dialog_keeps_the_focus_and_gives_it_back(open_page: OpenPage) -> None:
+@pytest.mark.parametrize(
+    ("key", "text"), [("Enter", "mainspring job pause payroll"), ("Control+k", "overview"), ("?", "filter of the page")]
+)
+def test_a_dialog_keeps_the_focus_and_gives_it_back(open_page: OpenPage, axe: str, key: str, text: str) -> None:
     page = open_page("/jobs/payroll")
     button = page.get_by_role("button", name="Pause")
     button.focus()
-    page.keyboard.press("Enter")
+    page.keyboard.press(key)
     dialog = page.get_by_role("dialog")
-    expect(dialog).to_contain_text("mainspring job pause payroll")
+    expect(dialog).to_contain_text(text)
+    page.evaluate(axe)
+    found = page.evaluate("axe.run('dialog[open]', {resultTypes: ['violations']})")["violations"]
+    assert [each["id"] for each in found] == []
     for _ in range(8):
         page.keyboard.press("Tab")
         inside = "document.activeElement === document.body || !!document.activeElement.closest('dialog')"
         assert page.evaluate(inside), "the focus left the dialog"
+        assert page.evaluate(IS_FOCUS_SEEN), page.evaluate("document.activeElement.outerHTML.slice(0, 160)")
     page.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(button).to_be_focused()
