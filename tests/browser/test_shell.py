@@ -33,6 +33,13 @@ LOOKED_AT = "{exclude: ['tbody tr:nth-child(n + 7)']}"
 STILL = "() => !document.querySelector('.dim') && document.getAnimations().length === 0"
 """While a page loads its data again, what was there before is dimmed."""
 STOPS = 12
+TO_MAIN = """() => {
+  const main = document.querySelector('main');
+  main.tabIndex = -1;
+  main.focus();
+  main.removeAttribute('tabindex');
+}"""
+"""Tab goes on from here: the header has more stops than a test has time for. `test_the_header_…` walks those."""
 IS_FOCUS_SEEN = """() => {
   const at = document.activeElement;
   const look = getComputedStyle(at);
@@ -100,14 +107,29 @@ def check_sound(page: Page, axe: str) -> None:
     page.evaluate(axe)
     for look, options in LOOKS:
         page.emulate_media(**look)
+        if "color_scheme" in look:  # The page learns of it by an event, some time later.
+            expect(page.locator("html")).to_have_attribute("data-theme", look["color_scheme"])
         page.wait_for_function(STILL)
         found = page.evaluate(f"axe.run({LOOKED_AT}, {options})")["violations"]
         assert [f"{each['id']}: {node['html'][:160]}" for each in found for node in each["nodes"]] == [], look
+    page.evaluate(TO_MAIN)
     for _ in range(STOPS):
         page.keyboard.press("Tab")
         assert page.evaluate(IS_FOCUS_SEEN), page.evaluate("document.activeElement.outerHTML.slice(0, 160)")
     page.set_viewport_size({"width": 360, "height": 740})
     assert page.evaluate("document.documentElement.scrollWidth") <= 360
+
+
+def test_the_header_shows_where_the_keyboard_is(open_page: OpenPage) -> None:
+    page = open_page("/settings")
+    expect(page.get_by_role("heading", level=1)).to_be_visible()
+    stops = page.locator("header :is(a, button, input)").count()
+    seen = set[str]()
+    for _ in range(stops):
+        page.keyboard.press("Tab")
+        assert page.evaluate(IS_FOCUS_SEEN), page.evaluate("document.activeElement.outerHTML.slice(0, 160)")
+        seen.add(page.evaluate("document.activeElement.closest('header') && document.activeElement.outerHTML"))
+    assert len(seen) == stops
 
 
 def test_planted_markup_is_shown_as_text(open_page: OpenPage, stage: Stage) -> None:
