@@ -343,8 +343,9 @@ def test_the_waiting_time_s_parts_add_up_to_the_whole(open_page: OpenPage, stage
     assert sum(parts) == pytest.approx((end - begin).total_seconds(), abs=0.002)
 
 
-def test_another_namespace_leaves_nothing_of_the_former_on_screen(open_page: OpenPage) -> None:
-    page = open_page("/jobs?q=tag:etl")
+@pytest.mark.parametrize("path", ["/jobs", "/jobs?q=tag:etl"])
+def test_another_namespace_leaves_nothing_of_the_former_on_screen(open_page: OpenPage, path: str) -> None:
+    page = open_page(path)
     expect(page.get_by_role("link", name="etl-nightly")).to_be_visible()
     page.keyboard.press("n")
     page.get_by_label("namespace").fill("elsewhere")
