@@ -9,6 +9,7 @@ import sqlite3
 import subprocess
 import sys
 from contextlib import closing
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -23,12 +24,15 @@ BEYOND = 2**60 + 1
 """An integer that a JavaScript number cannot hold."""
 
 
-def command_of(page: Page, button: str, inside: Page | Locator | None = None) -> str:
-    """Open the dialog of a button, and close it again; the command that it shows."""
+def command_of(page: Page, button: str, inside: Page | Locator | None = None, reason: str = "") -> str:
+    """Open the dialog of a button, give a reason, and close it again; the command that it shows."""
     opener = (inside or page).get_by_role("button", name=button, exact=True)
     opener.focus()
     page.keyboard.press("Enter")
     dialog = page.get_by_role("dialog")
+    if reason:
+        dialog.get_by_label("Reason").fill(reason)
+        expect(dialog.locator(".command code")).to_contain_text("--reason")
     line = dialog.locator(".command code").inner_text()
     page.keyboard.press("Shift+Tab")  # Backwards from its first control.
     assert page.evaluate("document.activeElement === document.body || !!document.activeElement.closest('dialog')")
@@ -38,18 +42,20 @@ def command_of(page: Page, button: str, inside: Page | Locator | None = None) ->
     return line
 
 
-def run_command(page: Page, stage: Stage, button: str, inside: Page | Locator | None = None) -> None:
+def run_command(page: Page, stage: Stage, button: str, inside: Page | Locator | None = None, reason: str = "") -> None:
     """Run the command of a button's dialog."""
-    shell(stage, command_of(page, button, inside))
+    shell(stage, command_of(page, button, inside, reason))
 
 
 def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
     stage.ask("POST", "/v1/jobs", json={"name": "commanded", "task": "refuse", "args": {"text": "x"}, "every": "1h"})
     page = open_page("/jobs/commanded", expects_faults=True)  # In the end the page asks for a job that is gone.
     job = "/v1/jobs/commanded"
-    for button, name, value in (("Pause", "state", "paused"), ("Resume", "state", "active")):
-        run_command(page, stage, button)
-        assert stage.ask("GET", job)[name] == value
+    for button, state in (("Pause", "paused"), ("Resume", "active")):
+        run_command(page, stage, button, reason="it's late")
+        assert stage.ask("GET", job)["state"] == state
+        if state == "paused":
+            assert stage.ask("GET", job)["paused_why"] == "it's late"
         expect(page.get_by_role("button", name="Resume" if button == "Pause" else "Pause")).to_be_visible()
     run_command(page, stage, "Trigger")
     first = until(lambda: stage.ask("GET", f"{job}/runs")["items"])[0]["run_id"]
@@ -74,14 +80,19 @@ def test_the_command_of_each_dialog_has_the_same_effect(open_page: OpenPage, sta
 
 def test_the_commands_of_actions_on_many_have_the_same_effect(open_page: OpenPage, stage: Stage) -> None:
     for number in range(3):
-        stage.ask("POST", "/v1/runs", json={"task": "encode", "queue": "many", "args": {"video": f"m{number}"}})
+        stage.ask(
+            "POST", "/v1/runs", json={"task": "encode", "queue": "many", "key": "many", "args": {"video": f"m{number}"}}
+        )
         stage.ask("POST", "/v1/jobs", json={"name": f"many of {number}", "command": "true", "every": "1h"})
-    page = open_page("/runs?q=queue:many")
+    until_later = (datetime.now(UTC) + timedelta(days=1)).isoformat(timespec="seconds").replace("+00:00", "Z")
+    page = open_page(f"/runs?q=queue:many task:encode region:default key:many since:1h until:{until_later}")
     page.get_by_label("select all shown").check()
     page.get_by_role("button", name="Select all that match").click()
-    run_command(page, stage, "Cancel")
+    run_command(page, stage, "Cancel", reason="it's late")
     cancelled = {"queue": "many", "state": "cancelled"}
     until(lambda: stage.ask("GET", "/v1/runs:count", params=cancelled)["count"] == 3)
+    ended = stage.ask("GET", "/v1/runs", params=cancelled)["items"]
+    assert {each["reason"] for each in ended} == {"it's late"}
     page.goto(f"{stage.url}/ui/jobs?q=many")
     expect(page.get_by_role("row")).to_have_count(4)
     page.get_by_label("select all shown").check()

@@ -561,16 +561,21 @@ class TestFilters:
         assert found("--since", "1h") == {here, there}
         assert found("--since", "2100-01-01T00:00Z") == set()
         assert found("--since", "2020-01-01T00:00Z", "--queue", "films") == {here}
+        assert found("--until", "2100-01-01T00:00Z") == {here, there}
+        assert found("--until", "1h") == set()
         cli.store(lambda store: store.claim(a_worker("w7", queues=("films",)), 1, HOUR, "strict"))
         assert found("--worker", "w7") == {here}
         assert found("--worker", "w8") == set()
         refused = cli("run", "list", "--since", "yesterday")
         assert (refused.code, "since: 'yesterday'" in refused.err) == (2, True)
+        refused = cli("run", "list", "--until", "tomorrow")
+        assert (refused.code, "until: 'tomorrow'" in refused.err) == (2, True)
 
     def test_what_acts_on_many_acts_on_no_others(self, cli: Terminal) -> None:
         here, there = submit(cli, "--queue", "films"), submit(cli)
         cli("run", "cancel", "--queue", "films", "--yes")
         cli("run", "cancel", "--since", "2100-01-01T00:00Z", "--yes")
+        cli("run", "act", "cancel", "--until", "1h", "--yes")
         states = {run["run_id"]: run["state"] for run in cli.json("run", "list")}
         assert states == {here: "cancelled", there: "pending"}
 

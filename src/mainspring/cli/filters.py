@@ -18,14 +18,15 @@ from mainspring.errors import InvalidDuration
 from mainspring.operations.filters import RunFilters
 
 
-def read_since(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+def read_when(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
     """An instant, or how long ago."""
     if value is None:
         return None
+    name = param.name or "when"
     try:
-        return datetime.now(UTC) - timedelta(microseconds=parse_duration(value, "since"))
+        return datetime.now(UTC) - timedelta(microseconds=parse_duration(value, name))
     except InvalidDuration:
-        return to_datetime(parse_instant(value, "since"))
+        return to_datetime(parse_instant(value, name))
 
 
 class RunChoice(RunFilters, total=False):
@@ -48,8 +49,14 @@ run_filters = stack(
     click.option(
         "--since",
         metavar="WHEN",
-        callback=read_since,
+        callback=read_when,
         help="Due or submitted since an instant, or since 2h ago.",
+    ),
+    click.option(
+        "--until",
+        metavar="WHEN",
+        callback=read_when,
+        help="Due or submitted before an instant, or before 2h ago.",
     ),
     click.option("--error", metavar="ERROR", help="Failed with this kind of error: `mainspring errors` lists them."),
     click.option("--state", "states", multiple=True, type=click.Choice(STATES), help="In this state; or in several."),

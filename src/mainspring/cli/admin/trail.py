@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from mainspring.cli.filters import read_since
+from mainspring.cli.filters import read_when
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.naming import complete_job, find_run
 from mainspring.cli.opening import Backend, collect, show_answer, with_scheduler
@@ -66,8 +66,8 @@ def events(
 @click.option("--subject", help="What this subject changed.")
 @click.option("--target", metavar="TARGET", help="What happened to this, e.g. job:nightly.")
 @click.option("--action", metavar="ACTION", help="Changes of this kind, e.g. job.pause.")
-@click.option("--since", metavar="WHEN", callback=read_since, help="Made since an instant, or since 2h ago.")
-@click.option("--until", metavar="WHEN", callback=read_since, help="Made before an instant, or before 2h ago.")
+@click.option("--since", metavar="WHEN", callback=read_when, help="Made since an instant, or since 2h ago.")
+@click.option("--until", metavar="WHEN", callback=read_when, help="Made before an instant, or before 2h ago.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=50, show_default=True, help="How many at most.")
 @click.pass_obj
 def audit(session: Session, /, since: datetime | None, until: datetime | None, limit: int, **named: str | None) -> None:

@@ -89,8 +89,8 @@ def _act(session: Session, verb: str, choice: Choice, act: Act) -> int:
     if selected == bool(choice.run_ids):
         how = "not both" if selected else "e.g. --job NAME or --state failed"
         raise click.UsageError(
-            "Name runs, or select them with --job, --task, --tag, --queue, --worker, --region, --since, --error "
-            f"or --state: {how}."
+            "Name runs, or select them with --job, --task, --tag, --queue, --worker, --region, --since, --until, "
+            f"--error or --state: {how}."
         )
     screen = Screen(session)
     runs, now = with_scheduler(session, lambda scheduler: _choose(scheduler, choice))

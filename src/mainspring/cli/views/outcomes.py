@@ -8,7 +8,7 @@ from datetime import datetime
 import click
 import msgspec
 
-from mainspring.cli.filters import read_since
+from mainspring.cli.filters import read_when
 from mainspring.cli.lazy import RemoteVerb
 from mainspring.cli.opening import collect, show_answer, with_scheduler
 from mainspring.cli.output.screen import Screen
@@ -20,7 +20,7 @@ from mainspring.operations.views import records
 
 @click.command(cls=RemoteVerb)
 @click.argument("error", required=False, metavar="[ERROR]")
-@click.option("--since", metavar="WHEN", callback=read_since, help="That failed since an instant, or since 2h ago.")
+@click.option("--since", metavar="WHEN", callback=read_when, help="That failed since an instant, or since 2h ago.")
 @click.option("--job", metavar="JOB", help="Among the latest failures of a job.")
 @click.option("--task", metavar="TASK", help="Among the latest failures of a task.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many at most.")
@@ -71,9 +71,7 @@ def _draw_error(screen: Screen, story: records.ErrorStory, _: Instant) -> None:
 
 
 @click.command(cls=RemoteVerb)
-@click.option(
-    "--since", metavar="WHEN", callback=read_since, help="From an instant on, or from 2h ago; by default 24h."
-)
+@click.option("--since", metavar="WHEN", callback=read_when, help="From an instant on, or from 2h ago; by default 24h.")
 @click.pass_obj
 def service_levels(session: Session, since: datetime | None) -> None:
     """Show how many runs of each priority started within its service level.
