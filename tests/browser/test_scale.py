@@ -274,6 +274,14 @@ def test_an_action_on_all_of_many_thousands_survives_a_reload_in_the_middle(open
     assert found == (MANY_RUNS, MANY_RUNS)  # Each once, those of the call before the reload, too.
 
 
+def test_an_action_on_thousands_of_jobs_counts_and_names_all_of_them(open_page: OpenPage, large: Stage) -> None:
+    page = open_page("/jobs?q=9", at=large.url)
+    dialog = act_on_all(page, "Pause")
+    expect(dialog).to_contain_text("Pause 3,439 jobs")  # Of five digits, of which the first is 0, at least one is 9.
+    names = dialog.locator(".command code").inner_text().split()[3:]
+    assert len({each for each in names if each.startswith("many-0")}) == 3_439
+
+
 ERRORS = {"db:{} refused": 421, "invalid literal '{}x'": 46, "no answer in {} s": 1}
 
 

@@ -19,10 +19,17 @@ function keep(next) {
   history.replaceState({ ...history.state, bulk: next }, "");
 }
 
-/** How many match, and a sample of them.
+/** How many match, with a sample of the runs, or the names of all the jobs: the server names at most a thousand at a time.
  * @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter */
-export function look(kind, action, filter) {
-  return send("POST", `/v1/${kind}:act`, { action, ...filter, dry_run: true });
+export async function look(kind, action, filter) {
+  const ask = (/** @type {Record<string, any>} */ words) => send("POST", `/v1/${kind}:act`, { action, ...filter, ...words, dry_run: true });
+  const found = await ask({});
+  for (let page = found; page.next; ) {
+    page = await ask({ cursor: page.next });
+    found.matched += page.matched;
+    found.jobs.push(...page.jobs);
+  }
+  return found;
 }
 
 /** @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter @param {string} reason @param {number} total */
