@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -180,23 +181,39 @@ def test_the_past_day_stands_beside_the_coming_one(open_page: OpenPage, stage: S
     expect(chosen.locator("dd")).to_have_text(["0"] * 5)
 
 
-def test_a_day_on_which_clocks_change_has_23_or_25_hours(open_page: OpenPage, stage: Stage) -> None:
-    page = open_page("/settings")
-    rows = """async ([from, zone]) => {
-      const folder = document.querySelector('script[type=module]').src.replace('main.js', '');
-      const { heatOf } = await import(folder + 'draw/heat.js');
-      const begin = Date.parse(from);
-      const fiveMinutes = 300000, noon = begin + 43200000;
-      const buckets = Array.from({ length: 48 * 12 }, (_, n) => (
-        { at: new Date(begin + n * fiveMinutes).toISOString(), starts: 0, busy: 0 }
-      ));
-      const format = new Intl.DateTimeFormat('en-GB', { timeZone: zone, day: 'numeric' });
-      const day = buckets.filter((each) => format.format(Date.parse(each.at)) === format.format(noon));
-      return heatOf(day, fiveMinutes, zone).rows.length;
-    }"""
-    assert page.evaluate(rows, ["2027-03-27T12:00:00Z", "Europe/Berlin"]) in (23, 24)
-    assert page.evaluate(rows, ["2027-03-27T23:00:00Z", "Europe/Berlin"]) == 23
-    assert page.evaluate(rows, ["2026-10-24T22:00:00Z", "Europe/Berlin"]) == 25
+@pytest.mark.parametrize(("begin", "hours"), [("2027-03-26T12:00:00Z", 23), ("2027-10-29T12:00:00Z", 25)])
+def test_a_day_on_which_clocks_change_has_23_or_25_hours(
+    open_page: OpenPage, stage: Stage, begin: str, hours: int
+) -> None:
+    """The page shows the coming days. Here they are those around a clock change, as the server plans them."""
+    first = datetime.fromisoformat(begin)
+    span = {"from": first.isoformat(), "to": (first + timedelta(days=4)).isoformat(), "bucket": "1h"}
+    planned = stage.ask("GET", "/v1/load", params=span)
+    page = open_page("/settings", timezone_id="Europe/Berlin")
+    page.route("**/v1/load?*", lambda route: route.fulfill(json=planned))
+    page.goto(f"{stage.url}/ui/load?span=7d")
+    table = page.get_by_role("table", name="load ahead in Europe/Berlin")
+    expect(table.get_by_role("rowheader")).to_have_count(4 * 24)
+    labels = table.get_by_role("rowheader").all_inner_texts()
+    midnights = [number for number, label in enumerate(labels) if label.endswith(", 00")]
+    assert [end - start for start, end in itertools.pairwise(midnights)] == [24, hours, 24]
+    assert table.get_by_role("button").count() == 4 * 24  # An hour that the clock shows twice has both.
+
+
+@pytest.mark.parametrize(("zone", "hour", "minute"), [("Asia/Kolkata", "05", ":30"), ("America/St_Johns", "20", ":30")])
+def test_where_hours_begin_at_half_past_a_start_stands_where_its_clock_shows_it(
+    open_page: OpenPage, stage: Stage, zone: str, hour: str, minute: str
+) -> None:
+    first = datetime(2027, 1, 12, tzinfo=UTC)
+    starts = {first + timedelta(minutes=5 * number): number == 0 for number in range(-144, 144)}
+    items = [{"at": at.isoformat(), "starts": int(busy), "busy": 0} for at, busy in starts.items()]
+    planned = {**stage.ask("GET", "/v1/load"), "items": items, "peak": items[144]}
+    page = open_page("/settings", timezone_id=zone)
+    page.route("**/v1/load?*", lambda route: route.fulfill(json=planned))
+    page.goto(f"{stage.url}/ui/load")
+    cell = page.locator(".heat td").filter(has=page.get_by_role("button", name=re.compile("T00:00:00.*: 1 starts")))
+    place = "(cell) => [cell.parentElement.cells[0], cell.closest('table').rows[0].cells[cell.cellIndex]]"
+    assert cell.evaluate(f"(cell) => ({place})(cell).map((each) => each.innerText)") == [hour, minute]
 
 
 def test_the_cluster_names_its_leader_and_the_terms_before(open_page: OpenPage, stage: Stage) -> None:

@@ -21,26 +21,34 @@ function hourText(at, zone, withDay) {
   return { hour: part.hour, day: withDay ? `${part.weekday} ${part.day}` : "", offset: part.timeZoneName };
 }
 
+/** By how many milliseconds the clock of a zone is beyond a whole hour when that of UTC shows one: half an hour in India.
+ * @param {string} offset such as `GMT+5:30` */
+function shiftOf(offset) {
+  const [, sign, minutes] = /^GMT([+-])\d+:(\d+)$/.exec(offset) ?? ["", "+", "0"];
+  return ((sign === "-" ? 60 - Number(minutes) : Number(minutes)) % 60) * 60_000;
+}
+
 /** One row per hour that passes, so that an hour that the clock shows twice has two rows. A row whose offset differs from the one before says so.
  * @param {Bucket[]} buckets in order @param {number} width of a bucket in milliseconds @param {string} zone @returns {{ columns: string[], rows: HeatRow[] }} */
 export function heatOf(buckets, width, zone) {
   const perRow = Math.max(Math.round(HOUR / width), 1);
-  /** @type {Map<number, HeatRow>} */
+  /** @type {Map<string, HeatRow>} */
   const rows = new Map();
   let offset = "";
   for (const bucket of buckets) {
     const at = Date.parse(bucket.at);
-    const hour = Math.floor(at / HOUR);
-    let row = rows.get(hour);
+    const text = hourText(at, zone, true);
+    const shifted = at + shiftOf(text.offset);
+    const key = `${Math.floor(shifted / HOUR)} ${text.offset}`;
+    let row = rows.get(key);
     if (!row) {
-      const text = hourText(hour * HOUR, zone, true);
       const isChange = offset && text.offset !== offset;
       const isFirst = rows.size === 0 || text.hour === "00";
       offset = text.offset;
       row = { label: `${isFirst || isChange ? `${text.day}, ` : ""}${text.hour}${isChange ? ` ${text.offset}` : ""}`, cells: Array(perRow).fill(null) };
-      rows.set(hour, row);
+      rows.set(key, row);
     }
-    row.cells[Math.floor((at % HOUR) / width)] = bucket;
+    row.cells[Math.floor((shifted % HOUR) / width)] = bucket;
   }
   const columns = Array.from({ length: perRow }, (_, n) => `:${String(Math.round((n * width) / 60_000)).padStart(2, "0")}`);
   return { columns, rows: [...rows.values()] };
