@@ -18,10 +18,12 @@ def chatter(lines: int) -> int:
 
 
 @app.task(name="drip", retry=NEVER)
-async def drip(lines: int) -> int:
-    """Write a line now and then."""
+async def drip(lines: int, end: str) -> int:
+    """Write a line now and then, and go on until a file is there."""
     for number in range(lines):
         print(f"drop {number + 1}")
+        await asyncio.sleep(0.05)
+    while not await asyncio.to_thread(Path(end).exists):
         await asyncio.sleep(0.05)
     return lines
 

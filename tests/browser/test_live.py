@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from backstage import OpenPage, Stage, Wire, open_stage
@@ -84,9 +85,10 @@ def test_a_page_that_is_opened_while_the_server_is_away_says_so_and_goes_on(open
 
 
 def test_output_is_followed_through_a_broken_connection_without_a_gap_or_a_double(
-    open_page: OpenPage, small: Stage
+    open_page: OpenPage, small: Stage, tmp_path: Path
 ) -> None:
-    run = small.ask("POST", "/v1/runs", json={"task": "drip", "args": {"lines": 100}})["run_id"]
+    end = tmp_path / "end"
+    run = small.ask("POST", "/v1/runs", json={"task": "drip", "args": {"lines": 100, "end": str(end)}})["run_id"]
     wire = Wire(small)
     try:
         page = open_page(f"/runs/{run}?tab=output", at=wire.url, expects_faults=True)
@@ -94,8 +96,10 @@ def test_output_is_followed_through_a_broken_connection_without_a_gap_or_a_doubl
         for line in ("drop 10\n", "drop 40\n"):
             expect(output).to_contain_text(line.strip())
             wire.cut()
+        expect(output).to_contain_text("drop 100")  # While it runs: its end makes the page read all of it again.
+        end.touch()
         small.ended(run)
-        expect(output).to_contain_text("drop 100")
+        expect(page.get_by_text("100 lines", exact=True)).to_be_visible()
         assert (output.locator(".text").all_text_contents()) == ["".join(f"drop {n}\n" for n in range(1, 101))]
     finally:
         wire.close()
