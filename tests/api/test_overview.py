@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 
 import httpx
@@ -18,9 +20,11 @@ from mainspring.core.model import Report, Worker
 from mainspring.core.states import FAILED, SUCCEEDED
 from mainspring.operations.views import overview
 from mainspring.store import Store
+from mainspring.stores.sqlite.store import SqliteStore
 
 WORK = {"task": "encode", "args": {"video": "v1"}}
 SECOND = 1_000_000
+VIEWERS = 20
 
 
 @pytest.fixture
@@ -183,6 +187,43 @@ async def watch_two_namespaces(door: Door) -> None:
         await stream.aclose()
     await admin.close()
     await other.close()
+
+
+def test_twenty_viewers_cost_the_store_hardly_more_than_one(
+    private_door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: Counter[str] = Counter()
+    for where, name in ((SqliteStore, "next_position"), (overview.Overview, "show")):
+        monkeypatch.setattr(where, name, counted(asked, getattr(where, name)))
+    began = time.monotonic()
+    asyncio.run(watch_by(VIEWERS, private_door))
+    assert asked["next_position"] < VIEWERS / 2, "each stream has a reader of its own"
+    assert asked["show"] <= 2 + time.monotonic() - began, "each viewer has an overview of its own"
+
+
+def counted(asked: Counter[str], method: Callable[..., Any]) -> Callable[..., Any]:
+    """A method whose calls are counted."""
+
+    def call(*args: Any, **words: Any) -> Any:
+        asked[method.__name__] += 1
+        return method(*args, **words)
+
+    return call
+
+
+async def watch_by(count: int, door: Door) -> None:
+    """Follow what changes, and ask for the overview, by many viewers at once."""
+    admin = Client(door.url, door.token("admin"))
+    viewers = [admin.live() for _ in range(count)]
+    async with asyncio.timeout(20):
+        await asyncio.gather(*(anext(stream) for stream in viewers))
+        run = await admin.runs.submit("encode", {"video": "v1"})
+        await publish(door)
+        assert all(run.run_id in news.runs for news in await asyncio.gather(*(anext(stream) for stream in viewers)))
+        await asyncio.gather(*(admin.overview() for _ in range(count)))
+    for stream in viewers:
+        await stream.aclose()
+    await admin.close()
 
 
 def test_jobs_as_rows_have_words_and_recent_outcomes_but_no_arguments(private_door: Door, client: httpx.Client) -> None:

@@ -16,6 +16,7 @@ from mainspring.api.load.watching import Watching, kind_of
 from mainspring.clock import SystemClock
 from mainspring.core.instants import MINUTE
 from mainspring.core.model import Event, EventBatch, Job, LogLine, NewRun, Worker
+from mainspring.operations.views.overview_records import News
 from mainspring.process.ids import IdSource
 from mainspring.store import Store
 from mainspring.stores.sqlite.store import SqliteStore
@@ -137,6 +138,35 @@ async def test_viewers_of_a_namespace_share_one_reader_and_one_overview(store: C
         return reads
 
     assert await reads_of(FEW) + EVENTS >= await reads_of(MANY)
+
+
+async def test_news_comes_at_most_twice_a_second_however_many_events_there_are(
+    store: Counting, watching: Watching
+) -> None:
+    newsroom = Newsroom(watching.tail._waking, watching.tail, lambda: cast(Store, store))
+    loop, heard = asyncio.get_running_loop(), list[News]()
+
+    async def view() -> None:
+        async for news in newsroom.follow("default"):
+            heard.append(news)
+
+    viewer = loop.create_task(view())
+    await until(lambda: heard)
+    began, sent = loop.time(), 0
+    while loop.time() - began < 2:
+        await store.record_events([Event("run.running", 0, "default", f"run-{sent}")])
+        await store.number_events(10)
+        sent += 1
+        await asyncio.sleep(0.01)
+    await until(lambda: sum(len(news.runs) for news in heard) == sent)
+    assert len(heard) - 1 <= 2 * (loop.time() - began) + 1
+    heard.clear()
+    await store.record_events([Event("run.running", 0, "default", f"other-{number}") for number in range(300)])
+    await store.number_events(300)
+    await until(lambda: any(news.more for news in heard))
+    assert max(len(news.runs) for news in heard) == 200
+    viewer.cancel()
+    await asyncio.gather(viewer, return_exceptions=True)
 
 
 async def test_a_stream_hears_what_was_before_it_and_what_comes_after_in_order(
