@@ -58,13 +58,19 @@ def test_an_edit_of_a_calendar_names_the_firings_that_move_before_it_is_saved(
     stage.ask("PUT", "/v1/calendars/free-days", json={"rules": rules, "timezone": "UTC"})
     daily = {"command": "true", "schedule": "0 12 * * *", "timezone": "UTC", "calendars": ["free-days"]}
     stage.ask("POST", "/v1/jobs", json={"name": "daily-but", **daily})
+    weekly = {**daily, "schedule": "0 12 * * sat", "on_excluded": "next_day"}
+    stage.ask("POST", "/v1/jobs", json={"name": "weekly-but", **weekly})
     page = open_page("/calendars/free-days", expects_faults=True)
     changes = page.get_by_label("what saving changes")
     expect(changes).to_contain_text("No firing of the next 30 days changes.")
     expect(page.locator("td.out").first).to_be_visible()
     page.get_by_label("Rules as JSON").fill(json.dumps([{"kind": "weekdays", "days": ["sat", "sun"]}]))
-    expect(changes).to_contain_text(re.compile(r"\d firings of 1 job change: 0 move, \d disappear, 0 appear"))
-    expect(changes.get_by_role("link", name="daily-but").first).to_be_visible()
+    expect(changes).to_contain_text(re.compile(r"\d firings of 2 jobs change: [45] move, [45] disappear, 0 appear"))
+    expect(changes.get_by_role("listitem").filter(has_text="daily-but").first).to_contain_text(
+        re.compile("dropped.*Sun")
+    )
+    moved = changes.get_by_role("listitem").filter(has_text="weekly-but").first
+    expect(moved).to_contain_text(re.compile("moved.*Sun .*→ Mon ", re.S))
     assert stage.ask("GET", "/v1/calendars/free-days")["rules"][0]["days"] == ["sat"]
     page.get_by_role("button", name="Save the calendar").click()
     expect(changes).to_contain_text("No firing of the next 30 days changes.")
