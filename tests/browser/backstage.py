@@ -98,6 +98,11 @@ class Stage:
         """The workers that count as dead: the one of the past does."""
         return [each["worker"] for each in self.ask("GET", "/v1/workers")["items"] if each["state"] == "dead"]
 
+    def retried(self, job: str) -> list[str]:
+        """The runs of a job that were submitted again: an id for each time."""
+        runs = self.ask("GET", "/v1/runs", params={"job": job, "limit": 200})["items"]
+        return [run["retry_of"] for run in runs if run["retry_of"]]
+
     def ended(self, run_id: str, states: Sequence[str] = ("succeeded", "failed", "cancelled")) -> dict[str, Any]:
         """A run, once it has ended."""
 
@@ -108,13 +113,14 @@ class Stage:
         return until(look)
 
 
-def shell(stage: Stage, line: str) -> None:
-    """Run a command as a person would, in a shell."""
+def shell(stage: Stage, line: str) -> str:
+    """Run a command as a person would, in a shell. What it says besides its answer."""
     folder = Path(sys.executable).parent
     code = {"PYTHONPATH": os.environ["PYTHONPATH"]} if "PYTHONPATH" in os.environ else {}
     environment = {"PATH": f"{folder}:/usr/bin:/bin", "MAINSPRING_SERVER": stage.url, **code}
     done = subprocess.run(line, shell=True, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, f"{line}\n{done.stderr}"
+    return done.stderr
 
 
 class Wire:

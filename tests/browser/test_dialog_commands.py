@@ -113,12 +113,13 @@ def test_the_command_of_a_kind_of_failure_retries_each_run_of_it_once(open_page:
         found = stage.ask("GET", "/v1/errors", params={"limit": 100})["items"]
         return [each for each in found if word in each["message"] and each["count"] >= len(runs)]
 
-    group = until(groups)[0]["error"]
+    group, others = until(groups)[0]["error"], stage.retried("etl-nightly")
     page = open_page(f"/failures/{group}")
     run_command(page, stage, "Retry all that failed so")
     failed = {"error": group, "limit": 20}
     found = until(lambda: [each for each in stage.ask("GET", "/v1/runs", params=failed)["items"] if each["retry_of"]])
     assert {each["retry_of"] for each in found} <= set(runs)
+    assert stage.retried("etl-nightly") == others  # They failed otherwise.
     page.goto(f"{stage.url}/ui/runs?q=error:{group}")
     page.get_by_label(f"select {runs[0]}").check()
     line = command_of(page, "Retry")
