@@ -8,12 +8,19 @@ import time
 from contextlib import closing
 
 import pytest
-from backstage import PATIENCE_S, OpenPage, Stage, until
+from backstage import PATIENCE_S, OpenPage, Stage, shell, until
 from playwright.sync_api import Route, expect
 
 pytestmark = pytest.mark.browser
 
 BEYOND = 2**60 + 1
+LINE_UNDER = """(mark) => {
+  const [box, text] = [mark.getBoundingClientRect(), mark.parentElement.querySelector('pre.text')];
+  const lines = text.innerText.trimEnd().split("\\n");
+  const { top, height } = text.getBoundingClientRect();
+  return lines[Math.floor((box.top + box.height / 2 - top) / (height / lines.length))];
+}"""
+"""The line of output on which a mark lies."""
 
 
 def test_the_overview_names_what_needs_attention(open_page: OpenPage) -> None:
@@ -249,6 +256,20 @@ def test_a_job_whose_name_has_a_slash_is_found_and_acted_on(open_page: OpenPage,
     until(lambda: stage.ask("GET", f"/v1/jobs/{job}")["state"] == "active")
 
 
+def test_an_address_that_a_command_prints_opens_its_page(open_page: OpenPage, stage: Stage) -> None:
+    words = {"name": "team/printed", "task": "exact", "args": {"number": 1}, "manual": True}
+    stage.ask("POST", "/v1/jobs", json=words)
+    page = open_page("/settings")
+    run = ""
+    for line in ("mainspring job show team/printed", "mainspring job trigger team/printed"):
+        page.goto(shell(stage, line).partition("Page: ")[2].strip())
+        expect(page.get_by_role("heading", level=1)).to_contain_text("team/printed")
+        run = page.url.rpartition("/")[2]
+    page.goto(f"{stage.url}/ui/runs/{run[-8:]}")
+    expect(page).to_have_url(f"{stage.url}/ui/runs/{run}")
+    expect(page.get_by_role("heading", level=1)).to_have_text(f"team/printed …{run[-8:]}")
+
+
 def test_a_run_says_why_it_waits(open_page: OpenPage, stage: Stage) -> None:
     run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "state": "pending", "limit": 1})["items"][0]
     page = open_page(f"/runs/{run['run_id'][-10:]}")
@@ -286,11 +307,7 @@ def test_ten_thousand_lines_are_text_and_each_has_an_address(open_page: OpenPage
     expect(page.get_by_role("log")).to_contain_text("line 10000", timeout=60_000)
     target = page.locator("#L9000")
     expect(target).to_be_in_viewport()
-    under = "([x, y]) => document.elementsFromPoint(x, y).find((each) => each.matches('pre.text'))?.innerText"
-    box = target.bounding_box()
-    assert box is not None
-    block = page.evaluate(under, [box["x"] + 100, box["y"] + 9])
-    assert "line 9000\n" in block
+    assert target.evaluate(LINE_UNDER) == "line 9000"
     assert (page.get_by_role("log").text_content() or "").count("line ") == 10_000
     page.evaluate("getSelection().removeAllRanges()")
     assert page.evaluate("find('line 10000')")  # The browser's own search.

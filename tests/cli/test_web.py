@@ -75,6 +75,43 @@ def test_commands_print_the_address_of_their_page_and_open_it(cli: Terminal, ser
     assert read(opened) == page
 
 
+def test_each_command_opens_the_page_that_it_prints(
+    cli: Terminal, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def note(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", note)
+    cli.connect(served)
+    cli("job", "add", "nightly", "--cron", "0 2 * * *", "--task", "encode")
+    assert cli("job", "show", "nightly", "--web").code == 0
+    assert cli("job", "trigger", "nightly", "--web").code == 0
+    submitted = cli("run", "submit", "encode", "--web").out.strip()
+    shown = cli("run", "show", submitted[-8:], "--web").err
+    newest, oldest = (run["run_id"] for run in cli.json("run", "list"))
+    assert submitted == newest
+    pages = ["jobs/nightly", f"runs/{oldest}", f"runs/{newest}", f"runs/{newest}"]
+    assert opened == [f"{served.url}/ui/{page}" for page in pages]
+    assert f"Page: {opened[-1]}" in shown
+
+
+def test_the_page_of_another_namespace_names_it(cli: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MAINSPRING_PUBLIC_URL", "https://jobs.example.com")
+    submitted = cli("run", "submit", "encode", "--namespace", "night shift")
+    assert f"Page: https://jobs.example.com/ui/runs/{submitted.out.strip()}?ns=night+shift\n" in submitted.err
+
+
+def test_up_prints_the_address_at_which_it_serves_the_ui(cli: Terminal) -> None:
+    process = cli.start("up", "films.py", "--port", "0", "--for", "20s")
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if line.startswith("ui "))
+    answer = httpx.get(line.split()[1])
+    assert answer.headers["content-type"].startswith("text/html")
+
+
 def test_an_address_for_people_is_printed_instead_of_the_server_s(
     cli: Terminal, served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
