@@ -3,11 +3,13 @@ import { send } from "../api.js";
 import { signal } from "../html.js";
 import { place } from "../router.js";
 
-/** @typedef {{ kind: "runs" | "jobs", action: string, filter: Record<string, any>, reason: string, cursor: string | null, total: number,
- *   looked: number, done: number, refusals: number, refused: Record<string, string>, ns: string | null }} Bulk */
+/** @typedef {{ kind: "runs" | "jobs", action: string, filter: Record<string, any>, later?: Record<string, any>[], reason: string, cursor: string | null,
+ *   total: number, looked: number, done: number, refusals: number, refused: Record<string, string>, ns: string | null }} Bulk `later`: other choices */
 
 /** Refusals are counted; so many are kept with their reasons. */
 const MOST_REFUSALS = 50;
+/** The server takes at most this many names at a time. */
+const MOST_NAMED = 1_000;
 
 /** The action under way, or one that a reload interrupted. */
 export const bulk = signal(/** @type {Bulk | null} */ (history.state?.bulk ?? null));
@@ -19,22 +21,34 @@ function keep(next) {
   history.replaceState({ ...history.state, bulk: next }, "");
 }
 
-/** How many match, with a sample of the runs, or the names of all the jobs: the server names at most a thousand at a time.
+/** A choice of names as choices that the server takes; a filter as it is.
+ * @param {Record<string, any>} filter @returns {Record<string, any>[]} */
+function portions(filter) {
+  const name = ["run_ids", "jobs"].find((each) => filter[each]?.length > MOST_NAMED);
+  if (!name) return [filter];
+  return Array.from({ length: Math.ceil(filter[name].length / MOST_NAMED) }, (_, n) => ({ [name]: filter[name].slice(n * MOST_NAMED, (n + 1) * MOST_NAMED) }));
+}
+
+/** How many match, with a sample of the runs, or the names of all the jobs.
  * @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter */
 export async function look(kind, action, filter) {
-  const ask = (/** @type {Record<string, any>} */ words) => send("POST", `/v1/${kind}:act`, { action, ...filter, ...words, dry_run: true });
-  const found = await ask({});
-  for (let page = found; page.next; ) {
-    page = await ask({ cursor: page.next });
-    found.matched += page.matched;
-    found.jobs.push(...page.jobs);
+  const found = { matched: 0, runs: /** @type {Record<string, string>} */ ({}), jobs: /** @type {string[]} */ ([]) };
+  for (const each of portions(filter)) {
+    for (let cursor = ""; cursor !== null; ) {
+      const page = await send("POST", `/v1/${kind}:act`, { action, ...each, ...(cursor ? { cursor } : {}), dry_run: true });
+      found.matched += page.matched;
+      Object.assign(found.runs, page.runs);
+      found.jobs.push(...(page.jobs ?? []));
+      cursor = page.next;
+    }
   }
   return found;
 }
 
 /** @param {"runs" | "jobs"} kind @param {string} action @param {Record<string, any>} filter @param {string} reason @param {number} total */
 export function begin(kind, action, filter, reason, total) {
-  keep({ kind, action, filter, reason, total, cursor: null, looked: 0, done: 0, refusals: 0, refused: {}, ns: place.value.query.get("ns") });
+  const [first, ...later] = portions(filter);
+  keep({ kind, action, filter: first, later, reason, total, cursor: null, looked: 0, done: 0, refusals: 0, refused: {}, ns: place.value.query.get("ns") });
   return proceed();
 }
 
@@ -49,11 +63,12 @@ export async function proceed() {
       const page = await send("POST", `/v1/${now.kind}:act`, words);
       const refused = Object.fromEntries(Object.entries({ ...now.refused, ...page.refused }).slice(0, MOST_REFUSALS));
       const next = { ...now, cursor: page.next, looked: now.looked + page.matched, done: now.done + page.done, refusals: now.refusals + Object.keys(page.refused).length, refused };
-      if (page.next === null) {
+      const [following, ...later] = now.later ?? [];
+      if (page.next === null && !following) {
         keep(null);
         return next;
       }
-      keep(next);
+      keep(page.next === null ? { ...next, filter: following, later } : next);
     }
   } finally {
     isActing.value = false;
