@@ -124,9 +124,9 @@ async def test_viewers_of_a_namespace_share_one_reader_and_one_overview(store: C
                 await overviews.get("default", lambda: store.list_jobs("default"))
                 seen[viewer] += 1
 
+        store.calls.clear()
         viewers = [asyncio.create_task(view(viewer)) for viewer in range(count)]
         await until(lambda: all(seen))
-        store.calls.clear()
         for number in range(EVENTS):
             await store._store.record_events([Event("run.running", 0, "default", f"run-{number}")])
             await store._store.number_events(10)

@@ -53,6 +53,8 @@ class _Reader:
     def __init__(self) -> None:
         self.viewers = 0
         self.edition: asyncio.Future[News] = asyncio.get_running_loop().create_future()
+        self.position: asyncio.Task[int] | None = None
+        """Where it begins: asked once, also if many viewers come back together."""
         self.task: asyncio.Task[None] | None = None
 
 
@@ -71,7 +73,8 @@ class Newsroom:
         reader.viewers += 1
         try:
             if reader.task is None:
-                position = await self._store().next_position()
+                reader.position = reader.position or asyncio.ensure_future(self._store().next_position())
+                position = await asyncio.shield(reader.position)
                 reader.task = reader.task or asyncio.ensure_future(self._read(namespace, reader, position))
             edition = reader.edition
             yield News([], [], more=True)
