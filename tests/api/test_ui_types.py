@@ -22,6 +22,11 @@ def test_the_types_are_what_the_api_says() -> None:
     assert (UI / "records.d.ts").read_text(encoding="utf-8") == made, "run scripts/ui-types"
 
 
+def test_the_types_are_checked_by_make_lint() -> None:
+    lint = subprocess.run(["make", "-n", "lint"], cwd=ROOT, capture_output=True, text=True, check=True, timeout=60)
+    assert f"{COMPILER.relative_to(ROOT)} -p {UI.relative_to(ROOT)}/jsconfig.json" in lint.stdout
+
+
 @pytest.mark.browser
 def test_a_renamed_field_fails_the_check(tmp_path: Path) -> None:
     assert COMPILER.exists(), "run `make setup`: it fetches TypeScript with npm"
