@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from msgspec.structs import replace
@@ -17,11 +18,13 @@ from mainspring.conformance.store.samples import (
 )
 from mainspring.core.instants import DAY, HOUR, MINUTE, SECOND, parse_instant
 from mainspring.core.model import Event, Firing, Job, JobPolicy, RunOptions
+from mainspring.core.planning import declaring
 from mainspring.core.planning import plans as planning
 from mainspring.core.schedules.calendar_rules import Other, Weekdays, holidays
 from mainspring.core.schedules.calendars import Calendar
 from mainspring.core.schedules.triggers import PAST_TOLERANCE, AfterTrigger, AtTrigger, CronTrigger, EveryTrigger
 from mainspring.errors import Conflict, DependencyCycle, InvalidInput, NotFound
+from mainspring.stores.rows import definitions
 from mainspring.stores.sqlite.store import SqliteStore
 from mainspring.testing.clock import ManualClock
 
@@ -296,3 +299,35 @@ class TestCalendars:
         job = await create(store, clock, policy=JobPolicy(calendars=("public",)))
         await store.save_calendar("default", calendar)
         assert await store.get_job("default", "report") == job
+
+
+class TestSyncingManyJobs:
+    async def test_no_transaction_is_about_more_than_a_page_of_jobs(
+        self, store: SqliteStore, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A program may declare more jobs than fit into one transaction, or into its memory twice."""
+        for module in (declaring, definitions):
+            monkeypatch.setattr(module, "PAGE", 10)
+        monkeypatch.setattr(definitions, "NAMES", 7)
+        sizes: dict[str, list[int]] = {"_look": [], "_write": [], "_of_code": []}
+        for name, counted in sizes.items():
+            monkeypatch.setattr(definitions._Sync, name, spied(getattr(definitions._Sync, name), counted))
+
+        jobs = [a_job(clock, f"j{number:02}", HOURLY) for number in range(31)]
+        saved = await store.sync_jobs("app", "default", jobs, source="work")
+        assert len(saved.created) == 31
+        assert sizes["_look"] == sizes["_write"] == [10, 10, 10, 1]
+        sizes["_of_code"].clear()
+        assert len((await store.sync_jobs("app", "default", [], source="work")).undeclared) == 31
+        assert max(sizes["_of_code"]) == 7
+
+
+def spied(method: Any, counted: list[int]) -> Any:
+    """The method, with a note of how many jobs it was given, or found if it was given none."""
+
+    async def spy(self: object, subject: Any, *args: Any, **words: Any) -> Any:
+        found = await method(self, subject, *args, **words)
+        counted.append(len(subject if isinstance(subject, Sequence) else found[0]))
+        return found
+
+    return spy
