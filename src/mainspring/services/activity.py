@@ -133,9 +133,9 @@ class Activity(Loop):
                 self._listener.on_event(event, job.args)
 
     def _end(self, report: Report, attempt: AttemptContext) -> None:
-        # An attempt that exceeded its timeout was told to stop, too, but its run was not cancelled.
-        told = attempt.context is not None and attempt.context.cancelled
-        asked = told and attempt.stop_kind in (None, "cancelled")
+        # An attempt that exceeded its timeout is asked to stop, too, but its run was not cancelled.
+        stopped = attempt.context is not None and attempt.context.cancelled
+        asked = stopped and attempt.stop_kind in (None, "cancelled")
         proposed = Next(report.state, report.reason, report.delay)
         final = settle(proposed, (attempt.stop_reason or "cancelled") if asked else None)
         self._succeeded += final.state == SUCCEEDED
