@@ -384,6 +384,8 @@ def test_a_failed_run_is_retried_with_a_thumb(open_page: OpenPage, stage: Stage)
     button.tap()
     page.get_by_role("dialog").get_by_role("button", name="Retry").tap()
     expect(page.get_by_text("submitted again")).to_be_visible()
+    newest = stage.ask("GET", "/v1/runs", params={"task": "refuse", "limit": 20})["items"]
+    assert [each["retry_of"] for each in newest].count(run["run_id"]) == 1
 
 
 def test_what_is_not_there_says_so(open_page: OpenPage) -> None:
