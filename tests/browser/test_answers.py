@@ -389,10 +389,11 @@ def test_another_namespace_leaves_nothing_of_the_former_on_screen(open_page: Ope
     expect(page.get_by_role("link", name="etl-nightly")).to_have_count(0)
 
 
-def test_while_another_namespace_answers_nothing_of_the_former_is_left(open_page: OpenPage) -> None:
-    page = open_page("/")
-    attention, counted = page.locator(".attention li"), page.locator("header .count")
-    expect(attention.first).to_be_visible()
+@pytest.mark.parametrize("path", ["/", "/jobs"])
+def test_while_another_namespace_answers_nothing_of_the_former_is_left(open_page: OpenPage, path: str) -> None:
+    page = open_page(path)
+    rows, counted = page.locator(".attention li, tr[data-row]"), page.locator("header .count")
+    expect(rows.first).to_be_visible()
     expect(counted).to_be_visible()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("option", name="jobs")).to_be_visible()
@@ -406,13 +407,13 @@ def test_while_another_namespace_answers_nothing_of_the_former_is_left(open_page
     page.get_by_label("namespace").fill("elsewhere")
     page.keyboard.press("Enter")
     expect(page).to_have_url(re.compile(r"ns=elsewhere$"))
-    expect(attention).to_have_count(0)
+    expect(rows).to_have_count(0)
     expect(counted).to_have_count(0)
     expect(page.locator("main").get_by_role("listitem")).to_have_count(0)
     for each in held:
         each.continue_()
     page.unroute("**/v1/**")
-    expect(page.locator(".cards")).to_be_visible()
+    expect(page.locator(".cards, .empty").first).to_be_visible()
     page.keyboard.press("Control+k")
     expect(page.get_by_role("option", name="jobs")).to_have_attribute("href", "/ui/jobs?ns=elsewhere")
 

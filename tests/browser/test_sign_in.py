@@ -79,6 +79,7 @@ def test_after_signing_out_the_login_is_there(open_page: OpenPage, door: Stage) 
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
     assert page.context.cookies() == []
+    expect(page.get_by_role("navigation", name="pages")).to_have_count(0)
     page.reload()
     expect(page.get_by_role("heading", name="Sign in")).to_be_visible()
 
