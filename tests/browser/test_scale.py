@@ -173,7 +173,7 @@ def test_an_open_list_costs_its_browser_little_during_a_flood(open_page: OpenPag
     assert (
         busy_s / len(asked) < 0.25
     )  # Each takes 0.06 s. A browser that gets little of a busy machine asks less often.
-    assert 1 < len(asked) <= took_s + 3  # One a second, whatever the rate of events.
+    assert 0 < len(asked) <= took_s + 3  # One a second, whatever the rate of events.
     assert page.evaluate("window.formats") < 20  # One for each instant that is drawn took most of that time.
 
     def is_released() -> bool:  # What a page has removed, one collection need not find yet.
