@@ -121,6 +121,7 @@ def test_failures_that_differ_in_numbers_and_quoted_texts_alone_are_of_one_kind(
     messages = [f"row {abs(number)} of '{text}' is refused" for number, text in ((first, one), (second, other))]
     assert kind_of_error(failed(messages[0])) == kind_of_error(failed(messages[1]))
     assert generalized(messages[0]) == "row * of * is refused"
+    assert generalized("object can't be used in 'await'") == "object can't be used in *"
 
 
 def test_type_and_place_distinguish_kinds_and_a_line_does_not() -> None:

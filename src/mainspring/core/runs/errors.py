@@ -15,7 +15,7 @@ _VARIABLE: Final = re.compile(
     r"0x[0-9a-fA-F]+"
     r"|\b[0-9a-fA-F]{8}-[0-9a-fA-F-]{27}\b"
     r"|\b(?=[0-9A-Za-z]*\d)[0-9A-Za-z]{12,}\b"
-    r"|'[^']*'|\"[^\"]*\""
+    r"|(?<!\w)'[^']*'|\"[^\"]*\""  # The apostrophe of "can't" begins no quotation.
     r"|\d+(?:[.:,]\d+)*"
 )
 _PLACE: Final = re.compile(r'File "([^"\n]+)", line (\d+), in ([^\n]+)')
