@@ -212,3 +212,9 @@ def test_a_long_name_does_not_widen_a_narrow_overview(open_page: OpenPage, stage
     expect(page.locator(".lines").get_by_role("link", name=name)).to_be_visible()
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") == 0
     stage.ask("DELETE", f"/v1/jobs/{name}")
+
+
+def test_text_that_is_no_json_is_not_blamed_on_the_server(open_page: OpenPage) -> None:
+    page = open_page("/calendars?new=1")
+    page.get_by_label("Rules as JSON").fill("[{")
+    expect(page.get_by_role("alert")).to_contain_text("This is not JSON")

@@ -36,31 +36,52 @@ export function lookOf(state) {
   return LOOKS[state] ?? { glyph: "?", word: state, tone: "neutral" };
 }
 
-export const STATES = Object.keys(LOOKS);
-
-/** @param {string} zone @param {boolean} day */
-function writer(zone, day) {
-  const parts = /** @type {Intl.DateTimeFormatOptions} */ ({
-    hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset", timeZone: zone,
-    ...(day ? { weekday: "short", day: "numeric", month: "short" } : {}),
-  });
-  return new Intl.DateTimeFormat("en-GB", parts);
+/** A name that is too long keeps its end: names of one family often differ in it.
+ * @param {string} name @param {number} most how many characters there is room for */
+export function cut(name, most) {
+  if (name.length <= most) return name;
+  const end = Math.floor((most - 1) / 3);
+  return `${name.slice(0, most - 1 - end)}…${name.slice(name.length - end)}`;
 }
+
+export const STATES = Object.keys(LOOKS);
 
 /** @type {Map<string, Intl.DateTimeFormat>} */
 const writers = new Map();
 
-/** An instant in a zone, with its offset: `Tue 3 Nov 02:00:00 +01:00`.
- * @param {Date} instant @param {string} zone @param {Date} now */
-export function absolute(instant, zone, now) {
-  const day = instant.toDateString() !== now.toDateString() || Math.abs(instant.getTime() - now.getTime()) > 86_400_000;
-  const name = `${zone} ${day}`;
-  const found = writers.get(name) ?? writer(zone, day);
-  writers.set(name, found);
+/** The clock and the calendar of a zone at an instant.
+ * @param {Date} instant @param {string} zone */
+function partsOf(instant, zone) {
+  const found = writers.get(zone) ?? new Intl.DateTimeFormat("en-GB", {
+    weekday: "short", day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", second: "2-digit", hourCycle: "h23", timeZoneName: "longOffset", timeZone: zone,
+  });
+  writers.set(zone, found);
   const part = /** @type {Record<string, string>} */ ({});
   for (const { type, value } of found.formatToParts(instant)) part[type] = value;
+  return part;
+}
+
+/** Today in each zone, as of a minute.
+ * @type {Map<string, { minute: number, part: Record<string, string> }>} */
+const todays = new Map();
+
+/** @param {string} zone @param {Date} now */
+function todayIn(zone, now) {
+  const minute = Math.floor(now.getTime() / 60_000);
+  const known = todays.get(zone);
+  if (known?.minute === minute) return known.part;
+  const part = partsOf(now, zone);
+  todays.set(zone, { minute, part });
+  return part;
+}
+
+/** An instant in a zone, with its offset: `Tue 3 Nov 02:00:00 +01:00`. Of the day that it is there now, only the time is written.
+ * @param {Date} instant @param {string} zone @param {Date} now */
+export function absolute(instant, zone, now) {
+  const [part, today] = [partsOf(instant, zone), todayIn(zone, now)];
+  const isToday = ["year", "month", "day"].every((name) => part[name] === today[name]);
   const offset = part.timeZoneName === "GMT" ? "Z" : part.timeZoneName.replace("GMT", "");
-  const date = day ? `${part.weekday} ${part.day} ${part.month} ${instant.getFullYear() === now.getFullYear() ? "" : `${instant.getFullYear()} `}` : "";
+  const date = isToday ? "" : `${part.weekday} ${part.day} ${part.month} ${part.year === today.year ? "" : `${part.year} `}`;
   return `${date}${part.hour}:${part.minute}:${part.second} ${offset}`;
 }
 

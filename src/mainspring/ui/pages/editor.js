@@ -52,9 +52,9 @@ function usePreview(form) {
   return state;
 }
 
-/** @param {{ times: Preview["items"], label: string }} given */
-function Times({ times, label }) {
-  return html`<ul class="lines" aria-label=${label}>${times.map((each) => html`<li><span><${When} at=${each.fire_at} zone=${each.zone} job /></span>${each.note && html`<span class="s-warning"><span class="glyph" aria-hidden="true">◐</span> ${each.note}</span>`}</li>`)}</ul>`;
+/** @param {{ times: Preview["items"], label: string, zoned: boolean }} given */
+function Times({ times, label, zoned }) {
+  return html`<ul class="lines" aria-label=${label}>${times.map((each) => html`<li><span><${When} at=${each.fire_at} zone=${zoned ? each.zone : undefined} job /></span>${each.note && html`<span class="s-warning"><span class="glyph" aria-hidden="true">◐</span> ${each.note}</span>`}</li>`)}</ul>`;
 }
 
 /** @param {{ form: Form, state: ReturnType<typeof usePreview>, stored: Form | null }} given */
@@ -63,7 +63,7 @@ function Meaning({ form, state, stored }) {
   return html`<section class="panel" aria-label="what this means"><header><h2>What this means</h2></header><div class="body stack" aria-live="polite">
     ${problem && html`<${Trouble} error=${problem} />`}
     ${preview ? html`<p class="sentence">${preview.text.slice(0, 1).toUpperCase()}${preview.text.slice(1)}.</p>
-      ${preview.items.length ? html`<${Times} times=${preview.items} label="fire times" />${preview.changes.length > 0 && html`<p class="muted">After changes of the clocks:</p><${Times} times=${preview.changes} label="fire times after changes of the clocks" />`}` : html`<p class="muted">It will not fire by itself.</p>`}`
+      ${preview.items.length ? html`<${Times} times=${preview.items} label="fire times" zoned=${form.kind === "cron"} />${preview.changes.length > 0 && html`<p class="muted">After changes of the clocks:</p><${Times} times=${preview.changes} label="fire times after changes of the clocks" zoned />`}` : html`<p class="muted">It will not fire by itself.</p>`}`
       : !problem && html`<p class="muted">Something is not right yet: see the fields.</p>`}
     <${Command} line=${commandOf(form, stored)} /></div></section>`;
 }

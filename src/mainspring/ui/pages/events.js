@@ -4,7 +4,7 @@ import { lookOf } from "../draw/text.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { paused, visible } from "../live.js";
 import { readWords, Search } from "../parts/lists.js";
-import { Empty, Head, Trouble } from "../parts/page.js";
+import { Empty, Head, Sentence, Trouble } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { now, When } from "../parts/when.js";
 import { jobNamed, place, to } from "../router.js";
@@ -28,9 +28,9 @@ function toneOf(kind) {
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<${When} at=${it.at} />` },
   { name: "What", tight: true, cell: (/** @type {StoredEvent} */ it) => html`<span class=${`mono s-${toneOf(it.kind)}`}>${it.kind}</span>` },
-  { name: "Job", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${jobNamed(it.job)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
+  { name: "Job or task", cell: (/** @type {StoredEvent} */ it) => (it.job ? html`<a href=${jobNamed(it.job)}>${it.job}</a>` : html`<span class="mono">${it.task ?? "–"}</span>`) },
   { name: "Run", tight: true, cell: (/** @type {StoredEvent} */ it) => (it.run_id ? html`<a class="id" href=${to(`/runs/${it.run_id}`)}>${it.run_id.slice(-8)}</a>` : "–") },
-  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted" title=${it.reason}>${it.reason}</span>` },
+  { name: "Reason", cell: (/** @type {StoredEvent} */ it) => it.reason && html`<span class="muted clamp" title=${it.reason}><${Sentence} text=${it.reason} /></span>` },
 ];
 
 /** Stored events are read forward from an instant. On a busy system the first of the last hour are old: the shortest span that has enough is read.

@@ -52,7 +52,7 @@ function Story({ group }) {
         <dt>First</dt><dd><${When} at=${it.first_at} /></dd><dt>Last</dt><dd><${When} at=${it.last_at} /></dd>
         <dt>Jobs</dt><dd>${it.jobs.length ? it.jobs.map((name, n) => html`${n ? ", " : ""}<a href=${jobNamed(name)}>${name}</a>`) : "–"}</dd>
         <dt>Tasks</dt><dd class="mono">${it.tasks.join(", ") || "–"}</dd></dl></div></section>
-      <section class="panel"><header><h2>The newest, whole</h2></header><div class="body"><pre class="code" tabindex="0" aria-label="the newest error">${it.sample?.traceback ?? `${it.sample?.type ?? it.type}: ${it.sample?.message ?? it.message}`}</pre></div></section></div>
+      <section class="panel"><header><h2>The newest error</h2></header><div class="body"><pre class="code" tabindex="0" aria-label="the newest error">${it.sample?.traceback ?? `${it.sample?.type ?? it.type}: ${it.sample?.message ?? it.message}`}</pre></div></section></div>
     <h2 class="below">Runs that failed so</h2>
     ${chosen.size > 0 && html`<div class="toolbar"><span>${chosen.size} selected</span><button onClick=${() => askForAll("runs", "retry", { run_ids: [...chosen] }, "selected", done)}>Retry</button></div>`}
     <${Loaded} of=${runs}>${() => runs.rows.length

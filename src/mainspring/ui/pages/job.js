@@ -1,4 +1,5 @@
 /** One job: what each due instant came to, its runs, its next fire times, its definition. */
+import { Problem } from "../api.js";
 import { html, useEffect } from "../html.js";
 import { askForJob } from "../parts/actions.js";
 import { Difference } from "../parts/difference.js";
@@ -43,7 +44,7 @@ function JobRuns({ job }) {
 function Next({ job }) {
   const times = useResource(`/v1/jobs/${job.job_id}/next`, { count: 50 });
   const columns = [
-    { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${each.zone} job />` },
+    { name: "When", cell: (/** @type {any} */ each) => html`<${When} at=${each.fire_at} zone=${job.trigger.tz} job />` },
     { name: "UTC", tight: true, cell: (/** @type {any} */ each) => html`<span class="mono">${each.fire_at}</span>` },
     { name: "Note", cell: (/** @type {any} */ each) => each.note },
   ];
@@ -58,7 +59,7 @@ const HOW = { after: "fires after it has ended", dependency: "its runs wait for 
 function Related({ title, jobs }) {
   return html`<section class="panel"><header><h2>${title}</h2></header><div class="body">${jobs.length
     ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${jobNamed(each.name)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
-        <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted">has not fired</span>`}</span></li>`)}</ul>`
+        <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted nowrap">has not fired</span>`}</span></li>`)}</ul>`
     : html`<p class="muted">None.</p>`}</div></section>`;
 }
 
@@ -109,11 +110,13 @@ export default function Job({ argument }) {
   useEffect(() => document.querySelector(".tabs a[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" }), [tab, job.data === null]);  // On a small screen the tabs scroll.
   const parts = /** @type {Record<string, any>} */ ({ "": Ledger, runs: JobRuns, next: Next, relations: Relations, edit: Edit, versions: Versions });
   const tabs = TABS.filter(([name]) => name !== "edit" || may("jobs:write"));
+  const isGone = job.error instanceof Problem && job.error.status === 404;
   return html`${job.error && !job.data && html`<${Head} title=${argument} />`}<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
       <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && it.next_fire_at && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job /></span>`}
     </${Head}>
     ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li><${Sentence} text=${each} zone=${it.trigger.tz} job /></li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
-    ${parts[tab] ? html`<${parts[tab]} job=${it} key=${tab} done=${job.reload} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>`;
+    ${parts[tab] ? html`<${parts[tab]} job=${it} key=${tab} done=${job.reload} />` : html`<${Json} value=${it} label="definition" />`}`}</${Loaded}>
+    ${isGone && html`<p class="below">It may have been removed or renamed. <a href=${to("/jobs", { q: argument })}>Jobs with a name like it</a>${may("audit:read") && html` · <a href=${to("/audit", { q: "action:job.remove" })}>Jobs that were removed</a>`}</p>`}`;
 }

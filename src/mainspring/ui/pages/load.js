@@ -85,7 +85,7 @@ function Past({ span, chosen, queue }) {
     const load = { items, bucket, capacity: 0, jobs: 0, peak, partial: found.partial };
     return html`<div class="stack"><p>Most ended <strong><${When} at=${peak.at} /></strong>: ${peak.starts.toLocaleString("en-GB")} in ${bucket}.</p>
       <div class="beside"><${Heat} load=${load} measure="starts" width=${lengthOf(bucket)} chosen=${shown.at} isPast=${true} />
-        <section class="panel" aria-label="the chosen period"><header><h2><${When} at=${shown.at} /></h2></header><div class="body"><dl class="facts">${OUTCOMES.map((name) => html`<dt><${Badge} state=${name} /></dt><dd>${(shown[name] ?? 0).toLocaleString("en-GB")}</dd>`)}</dl></div></section></div></div>`;
+        <section class="panel" aria-label="the chosen period"><header><h2><${When} at=${shown.at} /></h2></header><div class="body"><dl class="facts">${OUTCOMES.map((name) => html`<dt class=${shown[name] ? "" : "none"}><${Badge} state=${name} /></dt><dd>${(shown[name] ?? 0).toLocaleString("en-GB")}</dd>`)}</dl></div></section></div></div>`;
   }}</${Loaded}>`;
 }
 
@@ -116,7 +116,7 @@ function Ahead({ words, span, views }) {
       ${["queue", "tag"].map((name) => html`<${FilterBy} name=${name} words=${words} />`)}</div>
     <${Loaded} of=${load}>${(/** @type {Planned} */ found) => found.items.length === 0 || !found.peak
       ? html`<${Empty}>Nothing is planned in this span.</${Empty}>`
-      : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts${found.capacity > 0 ? `, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy` : ", and no worker has a slot"} · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
+      : html`<div class="stack"><p>Peak <strong><${When} at=${found.peak.at} /></strong>: ${found.peak.starts.toLocaleString("en-GB")} starts${found.capacity > 0 ? (found.peak.busy > found.capacity ? `, which need ${found.peak.busy.toFixed(1)} slots of ${found.capacity}` : `, ${found.peak.busy.toFixed(1)} of ${found.capacity} slots busy`) : ", and no worker has a slot"} · ${found.jobs.toLocaleString("en-GB")} jobs${found.partial && html` · <span class="s-warning">cut short after two seconds: other jobs start in these periods, too</span>`}</p>
         <div class="beside"><${Heat} load=${found} measure=${measure} width=${width} chosen=${words.get("at")} /><${Chosen} at=${words.get("at") ?? found.peak.at} width=${width} filter=${filter} /></div>
         <p class="muted">${(found.quiet ?? []).filter((each) => Date.parse(each.at) > now().getTime()).map((each, n) => html`${n ? " · " : "Quiet: "}<${When} at=${each.at} /> for ${length(Date.parse(each.until) - Date.parse(each.at))}, ${each.starts.toLocaleString("en-GB")} starts`)}</p>
         <${SpreadPanel} body=${{ from: from.toISOString(), to: new Date(from.getTime() + 86_400_000).toISOString(), ...filter }} done=${load.reload} /></div>`}</${Loaded}>`;

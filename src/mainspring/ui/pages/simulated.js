@@ -12,7 +12,14 @@ import { bodyOf, FIRST, formOf } from "./draft.js";
 /** @typedef {import("./draft.js").Form} Form */
 
 const WEEK_MS = 7 * 86_400_000;
-const TOOK = { given: "as you say", history: "as its runs did", unknown: "no time: none is known" };
+const TOOK = { given: "Each run takes as long as you say", history: "Each run takes as long as those before it", unknown: "No run is known, so each takes no time" };
+
+/** An hour of a night in the span, as it is to be written.
+ * @param {string} span @param {number} hour */
+function exampleAt(span, hour) {
+  const day = new Date(now().getTime() + (span === "past" ? -2 : 2) * 86_400_000);
+  return `${new Date(Date.UTC(day.getUTCFullYear(), day.getUTCMonth(), day.getUTCDate(), hour)).toISOString().slice(0, 19)}Z`;
+}
 
 /** @param {{ form: Form, job?: any }} given */
 export function Simulated({ form, job }) {
@@ -33,7 +40,7 @@ export function Simulated({ form, job }) {
     html`<div class="field"><label for=${`simulate-${name}`}>${label}</label><input id=${`simulate-${name}`} name=${name} value=${words[name]} placeholder=${hint} onInput=${change} /></div>`;
   return html`<section class="panel" aria-label="simulation"><header><h2>If it were so (simulated)</h2></header><div class="body stack">
     <div class="two"><div class="field"><label for="simulate-span">Over</label><select id="simulate-span" name="span" value=${words.span} onChange=${change}><option value="past">the last week</option><option value="coming">the coming week</option></select></div>
-      ${field("took", "Each run takes", "as its runs did")}${field("from", "No scheduler from", "2026-11-14T22:00:00Z")}${field("to", "until", "2026-11-15T06:00:00Z")}</div>
+      ${field("took", "Each run takes", "as its runs did")}${field("from", "No scheduler from", exampleAt(words.span, 22))}${field("to", "until", exampleAt(words.span, 30))}</div>
     <div class="row"><button type="button" disabled=${state.busy} onClick=${simulate}>Simulate</button></div>
     ${state.problem && html`<${Trouble} error=${state.problem} />`}
     ${state.found && html`<${Outcome} found=${state.found} kind=${form.kind === "run_at" ? "at" : form.kind} zone=${form.kind === "cron" ? form.timezone : zoneOf()} />`}</div></section>`;
@@ -49,6 +56,6 @@ function Outcome({ found, kind, zone }) {
   return html`<p class="row">${counts.map(([outcome, count]) => html`<${Badge} state=${outcome} word=${`${count.toLocaleString("en-GB")} ${lookOf(outcome).word}`} />`)}</p>
     <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {any} */ cell) => choose(cell.firings[0].fire_at)} label="simulated ledger" />
     ${chosen && html`<ul class="lines" aria-label="the simulated instant">${chosen.firings.slice(0, 5).map((each) => html`<li><span><${When} at=${each.fire_at} zone=${zone} job /> <${Badge} state=${each.outcome} /></span><span>${each.reason}</span></li>`)}</ul>`}
-    <p class="muted">Runs take ${TOOK[found.took]}${found.took_s !== null ? `, usually ${length(found.took_s * 1000)}` : ""}. At most ${found.most_at_once} at once${found.longest_wait_s > 0 ? `, the longest wait is ${length(found.longest_wait_s * 1000)}` : ""}.
+    <p class="muted">${TOOK[found.took]}${found.took_s !== null ? `, usually ${length(found.took_s * 1000)}` : ""}. At most ${found.most_at_once} at once${found.longest_wait_s > 0 ? `, the longest wait is ${length(found.longest_wait_s * 1000)}` : ""}.
       ${found.load && html` Where most start beside it, <${When} at=${found.load.at} />: ${found.load.others + found.load.starts} starts instead of ${found.load.others}; ${found.load.busy.toFixed(1)} of ${found.load.capacity} slots busy.`}${found.partial && " Only a part is shown: the span has too many instants."}</p>`;
 }

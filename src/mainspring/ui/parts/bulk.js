@@ -29,10 +29,11 @@ export async function askForAll(kind, action, filter, what, then) {
   const found = await look(kind, action, filter).catch((problem) => say(problem.message));
   if (!found) return;
   const [word, text] = WORDS[action];
+  const named = found.matched === 1 ? kind.slice(0, -1) : kind;
   const sample = kind === "runs" ? Object.keys(found.runs).map((id) => id.slice(-8)) : found.jobs;
   ask({
-    title: `${word} ${bounded(found.matched)} ${kind}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel", reason: action !== "trigger",
-    text: html`<p>${text}</p><p>${found.matched === 0 ? "Nothing matches." : html`${what}: <span class="mono">${sample.slice(0, 8).join(", ")}</span>${found.matched > 8 ? " …" : ""}`}</p><${Progress} />`,
+    title: `${word} ${bounded(found.matched)} ${named}`, button: `${word} ${bounded(found.matched)}`, danger: action === "cancel", reason: action !== "trigger",
+    text: html`<p>${text}</p><p>${found.matched === 0 ? "Nothing matches." : html`${what.slice(0, 1).toUpperCase()}${what.slice(1)}: <span class="mono">${sample.slice(0, 8).join(", ")}</span>${found.matched > 8 ? " …" : ""}`}</p><${Progress} />`,
     command: (reason) => commandOf(kind, action, filter, found.jobs ?? [], reason),
     act: async (reason) => {
       const ended = await begin(kind, action, filter, reason, found.matched);

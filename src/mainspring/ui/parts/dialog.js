@@ -1,7 +1,7 @@
 /** Dialogs: what will happen, why, the command that does the same, and what went wrong if something did. */
 import { html, mount, signal, useEffect, useRef, useState } from "../html.js";
 import { place } from "../router.js";
-import { Trouble } from "./page.js";
+import { Trouble, wordsOf } from "./page.js";
 
 const toast = signal("");
 let timer = 0;
@@ -34,7 +34,7 @@ export async function copy(text) {
 export function Command({ line: words }) {
   const namespace = place.value.query.get("ns");
   const line = namespace ? `${words} --namespace ${quoted(namespace)}` : words;
-  return html`<div class="command"><code tabindex="0">${line.split(" ").map((word, n) => html`${n ? " " : ""}<span>${word}</span>`)}</code><button type="button" class="plain" aria-label="copy the command" onClick=${() => copy(line)}>copy</button></div>`;
+  return html`<div class="command"><code tabindex="0">${wordsOf(line)}</code><button type="button" class="plain" aria-label="copy the command" onClick=${() => copy(line)}>copy</button></div>`;
 }
 
 /** @typedef {{ title: string, text: any, button: string, danger?: boolean, reason?: boolean, command: (reason: string) => string,
@@ -82,7 +82,7 @@ function Dialog() {
   return html`<dialog ref=${element} aria-label=${asked.title} onClose=${() => (question.value = null)}>
     <form method="dialog" onSubmit=${submit}>
       <h2>${asked.title}</h2>
-      <div>${asked.text}</div>
+      <div class="stack">${asked.text}</div>
       ${asked.reason !== false && html`<div class="field"><label for="reason">Reason, for those who look later</label>
         <input id="reason" value=${reason} onInput=${(/** @type {any} */ e) => setReason(e.target.value)} maxlength="1000" /></div>`}
       ${error && html`<${Trouble} error=${error} />`}

@@ -2,24 +2,47 @@
 import { Problem } from "../api.js";
 import { lookOf } from "../draw/text.js";
 import { html, useEffect, useState } from "../html.js";
+import { to } from "../router.js";
 import { When } from "./when.js";
+
+/** Up to this length no name needs a place to break. */
+const SHORT = 24;
+
+/** A long name, which is broken behind its signs and not within a word.
+ * @param {string} name */
+export function breakable(name) {
+  return name.length <= SHORT ? name : name.split(/(?<=[._:/-])/).map((part, n) => html`${n > 0 && html`<wbr />`}${part}`);
+}
 
 /** @param {{ title: any, children?: any, actions?: any }} given */
 export function Head({ title, children, actions }) {
   useEffect(() => {
     document.title = `${typeof title === "string" ? `${title} · ` : ""}Mainspring`;
   }, [title]);
-  return html`<div class="page-head"><h1>${title}</h1>${children}${actions && html`<div class="actions">${actions}</div>`}</div>`;
+  return html`<div class="page-head"><h1>${typeof title === "string" ? breakable(title) : title}</h1>${children}${actions && html`<div class="actions">${actions}</div>`}</div>`;
 }
 
 /** An instant in a sentence, and how far it was from the time of the answer. */
 const INSTANT = /(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z)(?: \((?:in )?[\d.a-z]+(?: ago)?\))?/;
 
-/** A sentence of the server, whose commands stand in backticks. Its instants are shown in the zone of all others.
+/** The whole id of a run in a sentence. */
+const RUN = /\b(0[0-9a-hjkmnp-tv-z]{25})\b/;
+
+/** A sentence of the server, whose commands stand in backticks. Its instants are shown in the zone of all others, and its runs are links.
  * @param {{ text: string, zone?: string, job?: boolean }} given */
 export function Sentence({ text, zone, job }) {
-  const timed = (/** @type {string} */ part) => part.split(INSTANT).map((each, n) => (n % 2 ? html`<${When} at=${each} zone=${zone} job=${job} />` : each));
-  return text.split("`").map((part, n) => (n % 2 ? html`<code>${part}</code>` : timed(part)));
+  const linked = (/** @type {string} */ part) => part.split(RUN).map((each, n) => (n % 2 ? html`<a class="nowrap" href=${to(`/runs/${each}`)}>…${each.slice(-8)}</a>` : each));
+  const timed = (/** @type {string} */ part) => part.split(INSTANT).map((each, n) => (n % 2 ? html`<${When} at=${each} zone=${zone} job=${job} />` : linked(each)));
+  return text.split("`").map((part, n) => (n % 2 ? html`<code>${wordsOf(part)}</code>` : timed(part)));
+}
+
+/** Longer words than this are broken where a line ends. */
+const WORD = 32;
+
+/** The words of a command, which is broken between them: no line ends behind the dashes of a word.
+ * @param {string} line */
+export function wordsOf(line) {
+  return line.split(" ").map((word, n) => html`${n ? " " : ""}<span class=${word.length <= WORD ? "nowrap" : ""}>${word}</span>`);
 }
 
 /** What browsers say when a request reaches no server; each has words of its own. */
@@ -28,20 +51,20 @@ const UNREACHABLE = /fetch|load|network/i;
 /** @param {{ error: Error, retry?: () => void }} given */
 export function Trouble({ error, retry }) {
   const problem = error instanceof Problem ? error : null;
-  const title = problem?.title || (problem ? "Refused" : "The server does not answer");
+  const title = problem?.title || (problem ? "Refused" : error instanceof SyntaxError ? "This is not JSON" : error instanceof TypeError ? "The server does not answer" : "Not all of it is done");
   const text = error instanceof TypeError && UNREACHABLE.test(error.message) ? "There is no connection to it. This page goes on as soon as there is." : error.message;
   return html`<div class="problem" role="alert">
     <strong>${title}</strong>
     <span><${Sentence} text=${text} /></span>
-    ${problem?.remedy && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
+    ${problem?.remedy && problem.faults.length < 2 && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
     ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
-    ${retry && html`<button onClick=${retry}>Try again</button>`}
+    ${retry && problem?.status !== 404 && html`<button onClick=${retry}>Try again</button>`}
   </div>`;
 }
 
 /** @param {{ children: any, command?: string | string[] }} given */
 export function Empty({ children, command = [] }) {
-  return html`<div class="empty"><p>${children}</p>${[command].flat().map((each) => html`<code>${each}</code>`)}</div>`;
+  return html`<div class="empty"><p>${children}</p>${[command].flat().map((each) => html`<code>${wordsOf(each)}</code>`)}</div>`;
 }
 
 /** A resource, once it is there. What answers the question before stays, dimmed. What is only asked again, because of news, stays as it is: on a

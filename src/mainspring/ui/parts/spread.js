@@ -65,7 +65,7 @@ export function SpreadPanel({ body, done }) {
   return html`<section class="panel" aria-label="spread"><header><h2>Flatten the peak</h2></header><div class="body stack">
     <div class="row"><label for="within">Jobs may move by up to</label><select id="within" value=${within} onChange=${(/** @type {any} */ e) => (setFound(null), setWithin(e.target.value))}>${SPANS.map((each) => html`<option value=${each}>${spaced(each)}</option>`)}</select><button disabled=${busy} onClick=${look}>Propose</button></div>
     ${problem && html`<${Trouble} error=${problem} />`}
-    ${found && (found.edits.length === 0 ? html`<p>No job needs to move, or none may.</p>` : html`<p class="sentence">${found.edits.length.toLocaleString("en-GB")} jobs move: the fullest minute falls from ${found.before?.starts.toLocaleString("en-GB")} to ${found.after?.starts.toLocaleString("en-GB")} starts.</p>
+    ${found && (found.edits.length === 0 ? html`<p>${found.staying.length ? "None of the jobs at the peak may move." : "No job needs to move: the starts are spread well."}</p>` : html`<p class="sentence">${found.edits.length.toLocaleString("en-GB")} jobs move: the fullest minute falls from ${found.before?.starts.toLocaleString("en-GB")} to ${found.after?.starts.toLocaleString("en-GB")} starts.</p>
       ${found.before && html`<p class="muted">The peak was <${When} at=${found.before.at} />.${found.partial ? " There are too many jobs to look at each: this is a part." : ""}</p>`}
       <${Table} label="proposed edits" columns=${EDITS} rows=${found.edits.slice(0, SHOWN)} id=${(/** @type {Edit} */ it) => it.job} />
       ${found.edits.length > SHOWN && html`<p class="muted">and ${(found.edits.length - SHOWN).toLocaleString("en-GB")} more</p>`}
