@@ -218,3 +218,32 @@ def test_text_that_is_no_json_is_not_blamed_on_the_server(open_page: OpenPage) -
     page = open_page("/calendars?new=1")
     page.get_by_label("Rules as JSON").fill("[{")
     expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
+
+def test_many_causes_of_one_kind_hide_no_other_kind(open_page: OpenPage, stage: Stage) -> None:
+    def answer(route: Route) -> None:
+        cause = {"kind": "job-failing", "state": "failed", "text": "It failed 5 times.", "remedy": "", "since": None}
+        jobs = [{**cause, "name": f"job-{n}", "job": f"job-{n}", "run_id": None, "queue": None} for n in range(9)]
+        other = {**cause, "kind": "queue-paused", "state": "held", "name": "mail", "job": None, "queue": "mail"}
+        route.fulfill(json={**route.fetch().json(), "attention": [*jobs, other]})
+
+    page = open_page("/settings")
+    page.route("**/v1/overview", answer)
+    page.goto(f"{stage.url}/ui/")
+    causes = page.locator(".attention li")
+    expect(causes).to_have_count(4)
+    expect(causes.last).to_contain_text("mail")
+    expect(causes.first.get_by_role("link", name="Failures")).to_have_attribute("href", re.compile("job=job-0"))
+    page.get_by_role("button", name="Show 6 more").click()
+    expect(causes).to_have_count(10)
+    page.unroute_all(behavior="wait")
+
+def test_without_a_worker_not_all_is_well(open_page: OpenPage, stage: Stage) -> None:
+    def answer(route: Route) -> None:
+        found = route.fetch().json()
+        route.fulfill(json={**found, "attention": [], "workers": {**found["workers"], "active": 0}})
+
+    page = open_page("/settings")
+    page.route("**/v1/overview", answer)
+    page.goto(f"{stage.url}/ui/")
+    expect(page.locator(".verdict")).to_have_text(re.compile("No worker is running"))
+    page.unroute_all(behavior="wait")

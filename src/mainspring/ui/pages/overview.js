@@ -1,7 +1,7 @@
 /** Overview: is it well, what needs attention, what runs, what comes next. */
 import { html, useState } from "../html.js";
 import { length, lookOf } from "../draw/text.js";
-import { Badge, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
+import { Badge, breakable, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Bars, Columns } from "../parts/chart.js";
 import { Counting, now, since, Spans, useCounting, When } from "../parts/when.js";
 import { jobHref, jobNamed, place, runHref, to } from "../router.js";
@@ -17,6 +17,7 @@ const WIDTHS = /** @type {Record<string, string>} */ ({ "1h": "5m", "24h": "1h",
 const WIDTH_NAMES = /** @type {Record<string, string>} */ ({ "1h": "5 minutes", "24h": "an hour", "7d": "6 hours" });
 const FIRST_STEPS = ["mainspring worker work.py", 'mainspring job add hello --every 30s --command "echo hello"', 'mainspring run submit --command "echo hello"'];
 const FEW = 8;
+const OF_A_KIND = 3;
 const KINDS = 5;
 /** The day ahead begins on a round time: equal questions have equal addresses. */
 const STEP_MS = 300_000;
@@ -40,7 +41,7 @@ function Cards({ all }) {
   const outcomes = [["succeeded", counts.succeeded], ["failed", counts.failed], ["missed", counts.missed]];
   return html`<div class="cards">
     <${Card} title="Leader" href=${to("/cluster")} figure=${leader ? html`<span title=${leader.owner}>${leads}</span>` : html`<${Badge} state="failed" word="none" />`}>
-      ${leader ? html`term ${leader.term}, began <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : ` ${all.degradation}, pressure ${all.pressure}`}</${Card}>
+      ${leader ? html`term ${leader.term}, began <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : `; ${all.degradation}, pressure ${all.pressure}`}</${Card}>
     <${Card} title="Workers" href=${to("/workers")} figure=${workers.active ? `${workers.active.toLocaleString("en-GB")} active` : html`<${Badge} state="failed" word="none" />`}>
       <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots busy${workers.known > workers.active ? ` · ${workers.known - workers.active} gone` : ""}</${Card}>
     <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
@@ -66,20 +67,29 @@ function Remedy({ cause, then }) {
   if (cause.state === "failed" && cause.run_id && may("runs:control")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForRun(cause.run_id, "retry", then)}>Retry</button>`;
   if (cause.state === "paused" && cause.job && may("jobs:operate")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForJob({ name: cause.job }, "resume", then)}>Resume</button>`;
   if (cause.kind === "queue-paused" && may("jobs:operate")) return html`<button onClick=${async () => (await import("../parts/actions.js")).askForQueue(cause.queue, "resume", then)}>Resume</button>`;
+  if (cause.kind === "job-failing" && cause.job) return html`<a class="button" href=${to("/failures", { job: cause.job, span: "24h" })}>Failures</a>`;
   return null;
 }
 
-/** @param {{ causes: any[], failed: number }} given */
-function Verdict({ causes, failed }) {
+/** @param {{ causes: any[], failed: number, workers: number }} given */
+function Verdict({ causes, failed, workers }) {
+  if (causes.length === 0 && workers === 0) return html`<span class="verdict"><${Badge} state="missed" word="No worker is running" /></span>`;
   if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" />${failed > 0 && html` <span class="muted">now; ${written(failed)} ${failed === 1 ? "run" : "runs"} failed in the last 24 hours</span>`}</span>`;
   const worst = causes.some((each) => lookOf(each.state).tone === "failed") ? "failed" : "missed";
   return html`<span class="verdict"><${Badge} state=${worst} word=${causes.length === 1 ? "1 thing needs attention" : `${causes.length} things need attention`} /></span>`;
 }
 
+/** The first causes of each kind: when all jobs fail, the queue without a worker is still in sight.
+ * @param {any[]} causes */
+function firstOf(causes) {
+  const counts = /** @type {Record<string, number>} */ ({});
+  return causes.filter(({ kind }) => (counts[kind] = (counts[kind] ?? 0) + 1) <= OF_A_KIND).slice(0, FEW);
+}
+
 /** @param {{ causes: any[], then: () => void }} given */
 function Attention({ causes, then }) {
   const [all, setAll] = useState(false);
-  const shown = all ? causes : causes.slice(0, 2 * FEW);
+  const shown = all ? causes : firstOf(causes);
   return html`<section class="panel"><header><h2>Needs attention</h2></header><div class="body">
     ${causes.length === 0
       ? html`<${Empty}>Nothing needs you.</${Empty}>`
@@ -91,8 +101,8 @@ function Attention({ causes, then }) {
 function Cause({ cause, then }) {
   const look = lookOf(cause.state);
   return html`<li><span class=${`glyph s-${look.tone}`} aria-hidden="true">${look.glyph}</span>
-    <div><p class="clamp four"><a href=${hrefOf(cause)}><strong>${cause.name}</strong></a> <${Sentence} text=${cause.text} /></p>${cause.remedy && html`<span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</div>
-    <span class="act"><span class="muted"><${When} at=${cause.since} plain none="" /></span><${Remedy} cause=${cause} then=${then} /></span></li>`;
+    <div><p class="clamp four"><a href=${hrefOf(cause)}><strong>${breakable(cause.name)}</strong></a> <${Sentence} text=${cause.text} /></p>${cause.remedy && html`<span class="muted"><${Sentence} text=${cause.remedy} /></span>`}</div>
+    <span class="act">${cause.since && html`<span class="muted"><${When} at=${cause.since} plain /></span>`}<${Remedy} cause=${cause} then=${then} /></span></li>`;
 }
 
 /** The kinds of error of the last day, the newest first. */
@@ -117,7 +127,7 @@ function Running({ all }) {
 /** @param {{ all: any }} given */
 function Due({ all }) {
   return all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
-      ${all.next.length === 0 ? html`<${Empty} command=${FIRST_STEPS}>Nothing is scheduled. A worker, a job, a run:</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
+      ${all.next.length === 0 ? html`<${Empty} command=${FIRST_STEPS}>Nothing is scheduled yet. Start a worker, add a job, or submit a run:</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
         <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`;
 }
 
@@ -147,7 +157,7 @@ function Ahead() {
 
 export default function Overview() {
   const all = useStanding();
-  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
+  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} workers=${all.data.workers.active} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
     <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Running} all=${it} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
 }
