@@ -219,6 +219,18 @@ def test_text_that_is_no_json_is_not_blamed_on_the_server(open_page: OpenPage) -
     page.get_by_label("Rules as JSON").fill("[{")
     expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
 
+def test_a_run_that_did_not_start_says_why_and_leads_to_the_other(open_page: OpenPage, stage: Stage) -> None:
+    first = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"]
+    stage.ended(first)
+    second = stage.ask("POST", "/v1/runs", json={"task": "exact", "args": {"number": 1}, "after": [first]})["run_id"]
+    stage.ended(second, ["skipped"])
+    page = open_page(f"/runs/{second}")
+    why = page.locator("section", has=page.get_by_role("heading", name="Why it did not run"))
+    why.get_by_role("link", name=f"…{first[-8:]}").click()
+    expect(page.get_by_role("link", name="all failures of this task")).to_have_attribute(
+        "href", re.compile("task=refuse")
+    )
+
 def test_many_causes_of_one_kind_hide_no_other_kind(open_page: OpenPage, stage: Stage) -> None:
     def answer(route: Route) -> None:
         cause = {"kind": "job-failing", "state": "failed", "text": "It failed 5 times.", "remedy": "", "since": None}

@@ -76,9 +76,9 @@ function Relations({ run }) {
   return html`<${Loaded} of=${found}>${(/** @type {RunRelations} */ it) => {
     const groups = /** @type {[string, any[]][]} */ ([["It waits for", it.upstream], ["Wait for it", it.downstream], ["The same firing", it.siblings], ["Before and after: the same work again", it.retries]]);
     const isAlone = !it.lines.length && !it.gate && groups.every(([, runs]) => !runs.length);
-    return isAlone ? html`<${Empty}>It stands alone: it waits for no run, none waits for it, and it repeats none.</${Empty}>` : html`<div class="stack">
+    return isAlone ? html`<${Empty}>${ENDED.includes(run.state) ? "No run waits for it, and it repeats none. What it waited for itself is not kept once it has ended." : "It stands alone: it waits for no run, none waits for it, and it repeats none."}</${Empty}>` : html`<div class="stack">
       ${it.gate && html`<p>It waits at gate <span class="mono">${it.gate}</span>.</p>`}
-      ${it.lines.map((line) => html`<p>It stands in line <span class="mono">${line.name}</span>: ${line.before} before it, the first is <a class="mono" href=${to(`/runs/${line.head}`)}>${line.head.slice(-8)}</a>.</p>`)}
+      ${it.lines.map((line) => html`<p>It stands in line <span class="mono">${line.name}</span>: ${line.before} before it, the first is <a class="mono" href=${to(`/runs/${line.head}`)}>…${line.head.slice(-8)}</a>.</p>`)}
       ${groups.map(([title, runs]) => html`<${Group} title=${title} runs=${runs} />`)}</div>`;
   }}</${Loaded}>`;
 }
@@ -89,7 +89,7 @@ function Facts({ run }) {
   const facts = [
     ["Job", job || "none: submitted directly"], ["Task", html`<span class="mono">${run.task}</span>`], ["Due", html`<${When} at=${run.due_at} />`],
     ["Started", html`<${When} at=${run.started_at} />`], ["Ended", html`<${When} at=${run.finished_at} />`], ["Took", run.duration ? spaced(run.duration) : "–"],
-    ["Worker", run.worker ?? "–"], ["Queue", html`${run.queue} <span class="nowrap">· region ${run.region}</span> <span class="nowrap">· priority ${run.priority}</span>`], ["Key", run.key ?? "–"],
+    ["Worker", run.worker ?? "–"], ["Queue", html`${run.queue}, <span class="nowrap">region ${run.region},</span> <span class="nowrap">priority ${run.priority}</span>`], ["Key", run.key ?? "–"],
     ["Retries", `${run.retries ? `${run.retries} at most` : "none"}${run.losses ? ` · ${run.losses} ${run.losses === 1 ? "attempt" : "attempts"} lost` : ""}`], ["Timeout", run.timeout ?? "none"], ["Tags", run.tags.join(", ") || "–"],
     ["Submitted by", run.submitted_by ?? "–"], ["Id", html`<span class="mono">${run.run_id}</span>`],
   ];
@@ -99,21 +99,23 @@ function Facts({ run }) {
 /** @param {{ run: any }} given */
 function Story({ run }) {
   const attempts = useResource(`/v1/runs/${run.run_id}/attempts`, undefined, (news) => news.runs.has(run.run_id));
-  const tries = html`<section class="panel"><header><h2>${run.state === "failed" ? "Why it failed" : "Attempts"}</h2></header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
-    ? html`<ol class="stack">${found.items.map((/** @type {any} */ each) => html`<${Attempt} attempt=${each} />`)}</ol>`
-    : html`<p class="muted">It has not ended an attempt yet.</p>`}</${Loaded}></div></section>`;
+  const isUntried = ENDED.includes(run.state) && run.attempt === 0;
+  const tries = html`<section class="panel"><header><h2>${isUntried ? "Why it did not run" : run.state === "failed" ? "Why it failed" : "Attempts"}</h2>${run.state === "failed" && html`<a class="muted" href=${to("/failures", run.job ? { job: run.job } : { task: run.task })}>all failures of this ${run.job ? "job" : "task"}</a>`}</header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
+    ? html`<ol class="stack">${[...found.items].reverse().map((/** @type {any} */ each, /** @type {number} */ n) => html`<${Attempt} attempt=${each} isLast=${n === 0} />`)}</ol>`
+    : isUntried ? html`<p><${Sentence} text=${run.reason || "It ended before its first attempt."} /></p>` : html`<p class="muted">It has not ended an attempt yet.</p>`}</${Loaded}></div></section>`;
   const spent = html`<${Spent} parts=${run.spent ?? []} />`;
   return html`<div class="columns first"><div class="stack"><${Why} run=${run} />${run.state === "failed" ? [tries, spent] : [spent, tries]}</div><${Facts} run=${run} /></div>`;
 }
 
-/** @param {{ attempt: any }} given */
-function Attempt({ attempt }) {
+/** The last attempt comes first: it says why the run failed. Of those before it the traceback is folded.
+ * @param {{ attempt: any, isLast: boolean }} given */
+function Attempt({ attempt, isLast }) {
   const error = attempt.error;
   return html`<li class="stack">
     <div class="row"><strong>${attempt.attempt}</strong><${Badge} state=${attempt.outcome} /><${When} at=${attempt.started_at ?? attempt.finished_at} /><span class="muted">${attempt.worker}</span></div>
-    ${attempt.reason && html`<p class=${error ? "s-failed sentence clamp four" : ""} title=${error ? attempt.reason : null}>${attempt.reason}</p>`}
+    ${attempt.reason && html`<p class=${error ? `s-failed clamp four ${isLast ? "sentence" : ""}` : ""} title=${error ? attempt.reason : null}>${error ? attempt.reason : html`<${Sentence} text=${attempt.reason} />`}</p>`}
     ${error && html`<div class="stack">${!attempt.reason && html`<strong class="s-failed">${error.type ?? "error"}: ${error.message ?? ""}</strong>`}
-      ${error.traceback && html`<pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre>`}</div>`}
+      ${error.traceback && html`<details class="folded" open=${isLast}><summary>Traceback</summary><pre class="code" tabindex="0" aria-label="traceback">${error.traceback}</pre></details>`}</div>`}
   </li>`;
 }
 
@@ -160,7 +162,7 @@ function Whole({ argument }) {
   const gone = run.error instanceof Problem && run.error.status === 404 ? run.error : null;
   return html`${run.error && !run.data && html`<${Head} title=${`Run …${argument.slice(-8)}`} />`}<${Loaded} of=${run}>${(/** @type {any} */ it) => html`
     <${Head} title=${`${it.job ?? it.task} …${it.run_id.slice(-8)}`} actions=${html`<${Actions} run=${it} reload=${run.reload} />`}>
-      <${Badge} state=${stateOf(it)} />${it.reason && !(it.state === "failed" && tab === "") && html`<span class="muted clamp" title=${it.reason}>${it.reason}</span>`}
+      <${Badge} state=${stateOf(it)} />${it.reason && !(it.state === "failed" && tab === "") && html`<span class="muted clamp" title=${it.reason}><${Sentence} text=${it.reason} /></span>`}
       ${it.state === "running" && it.progress !== null && html`<${Meter} used=${Math.round(it.progress * 100)} of=${100} /><span>${Math.round(it.progress * 100)} % ${it.progress_note}</span>`}
     </${Head}>
     <nav class="tabs" aria-label="parts">${TABS.map(([name, word]) => html`<a href=${to(`/runs/${argument}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
