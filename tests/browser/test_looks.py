@@ -259,3 +259,9 @@ def test_without_a_worker_not_all_is_well(open_page: OpenPage, stage: Stage) -> 
     page.goto(f"{stage.url}/ui/")
     expect(page.locator(".verdict")).to_have_text(re.compile("No worker is running"))
     page.unroute_all(behavior="wait")
+
+def test_the_audit_names_a_job_by_its_name(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("PATCH", "/v1/jobs/invoices", json={"priority": 4})
+    page = open_page("/audit?q=action:job.update")
+    page.get_by_role("link", name="job invoices").first.click()
+    expect(page.get_by_role("heading", name="invoices")).to_be_visible()

@@ -11,21 +11,25 @@ const FILTERS = ["subject", "target", "action", "since", "until"];
 
 const PAGES = /** @type {Record<string, (name: string) => string>} */ ({
   job: (name) => to(`/jobs/${encodeURIComponent(name)}`), run: (name) => to(`/runs/${name}`), calendar: (name) => to(`/calendars/${encodeURIComponent(name)}`),
+  queue: () => to("/queues"), worker: (name) => to(`/workers/${encodeURIComponent(name)}`),
 });
+const ID = /^0[0-9a-hjkmnp-tv-z]{25}$/;
 
-/** What was changed, as a link where it has a page; of a run the end of its id.
- * @param {{ name: string }} given */
-function Target({ name }) {
-  const [kind, ...rest] = name.split(":");
+/** What was changed, as a link where it has a page: by its name where the change holds it, else by the end of its id.
+ * @param {{ of: any }} given */
+function Target({ of }) {
+  const [kind, ...rest] = of.target.split(":");
   const own = rest.join(":");
-  return PAGES[kind] && own ? html`<a class="nowrap" title=${name} href=${PAGES[kind](own)}>${kind} ${kind === "run" ? `…${own.slice(-8)}` : own}</a>` : name;
+  const isId = ID.test(own);
+  const word = isId ? (kind === "job" && (of.after ?? of.before)?.name) || `…${own.slice(-8)}` : own;
+  return PAGES[kind] && own ? html`<a class=${isId && word.startsWith("…") ? "nowrap" : ""} title=${of.target} href=${PAGES[kind](own)}>${kind} ${word}</a>` : of.target;
 }
 
 const COLUMNS = [
   { name: "When", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.at} />` },
   { name: "Subject", tight: true, cell: (/** @type {any} */ it) => it.subject },
   { name: "Action", tight: true, cell: (/** @type {any} */ it) => html`<span class="mono">${it.action}</span>` },
-  { name: "Target", cell: (/** @type {any} */ it) => html`<${Target} name=${it.target} />` },
+  { name: "Target", cell: (/** @type {any} */ it) => html`<${Target} of=${it} />` },
   { name: "Difference", cell: (/** @type {any} */ it) => html`<${Difference} before=${it.before} after=${it.after} />` },
 ];
 

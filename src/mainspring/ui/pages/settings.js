@@ -2,7 +2,7 @@
 import { send } from "../api.js";
 import { html } from "../html.js";
 import { stop } from "../live.js";
-import { Head, Loaded } from "../parts/page.js";
+import { Head, Loaded, Sentence } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { may, me, signedOut } from "../state/me.js";
@@ -25,9 +25,9 @@ async function signOut() {
 }
 
 const COLUMNS = [
-  { name: "Setting", cell: (/** @type {ShownSetting} */ it) => html`<span class="mono" title=${it.meaning}>${it.name}</span>` },
-  { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>` },
-  { name: "Default", cell: (/** @type {ShownSetting} */ it) => (it.is_default ? html`<span class="muted">unchanged</span>` : html`<span class="mono muted">${it.default || "–"}</span>`) },
+  { name: "Setting", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono">${it.name}</span>` },
+  { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span><span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>${!it.is_default && html` <span class="muted">default <span class="mono">${it.default || "–"}</span></span>`}</span>` },
+  { name: "Meaning", cell: (/** @type {ShownSetting} */ it) => html`<span><${Sentence} text=${it.meaning} /></span>` },
   { name: "Variable", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono muted">${it.variable}</span>` },
 ];
 

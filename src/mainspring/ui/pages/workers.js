@@ -57,7 +57,7 @@ export default function Workers({ argument }) {
   const workers = useResource("/v1/workers", undefined, undefined, EVERY_MS);
   if (argument) return html`<${One} name=${argument} workers=${workers} />`;
   return html`<${Head} title="Workers" /><${Loaded} of=${workers}>${(/** @type {any} */ found) => found.items.length
-    ? html`<${Table} label="workers" columns=${columns(workers.reload)} rows=${[...found.items].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state))} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
+    ? html`<${Table} label="workers" columns=${columns(workers.reload)} rows=${[...found.items].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state) || (one.state === "active" ? 0 : Date.parse(other.heartbeat_at) - Date.parse(one.heartbeat_at)))} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
     : html`<${Empty} command="mainspring worker work.py">No worker was seen lately.</${Empty}>`}</${Loaded}>`;
 }
 
