@@ -214,10 +214,30 @@ def test_a_long_name_does_not_widen_a_narrow_overview(open_page: OpenPage, stage
     stage.ask("DELETE", f"/v1/jobs/{name}")
 
 
+LONG_NAME = "warehouse.facts.customer_lifetime_value.recompute_for_every_region_and_every_currency_of_the_world"
+
+
+def test_a_long_name_stays_within_the_palette_and_is_broken_behind_its_signs(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("POST", "/v1/jobs", json={"name": LONG_NAME, "command": "true", "manual": True})
+    page = open_page("/")
+    expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
+    page.keyboard.press("Control+k")
+    page.get_by_role("dialog").get_by_role("textbox").fill("lifetime")
+    expect(page.get_by_role("option", name=LONG_NAME)).to_be_visible()
+    assert page.locator("dialog:has(.palette)").evaluate("(box) => box.scrollWidth - box.clientWidth") == 0
+    page.keyboard.press("Enter")
+    heading = page.get_by_role("heading", level=1)
+    expect(heading).to_have_text(LONG_NAME)
+    expect(heading.locator("wbr").first).to_be_attached()
+    page.close()
+    stage.ask("DELETE", f"/v1/jobs/{LONG_NAME}")
+
+
 def test_text_that_is_no_json_is_not_blamed_on_the_server(open_page: OpenPage) -> None:
     page = open_page("/calendars?new=1")
     page.get_by_label("Rules as JSON").fill("[{")
     expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
+
 
 def test_a_run_that_did_not_start_says_why_and_leads_to_the_other(open_page: OpenPage, stage: Stage) -> None:
     first = stage.ask("POST", "/v1/runs", json={"task": "refuse", "args": {"text": "no"}})["run_id"]
@@ -230,6 +250,7 @@ def test_a_run_that_did_not_start_says_why_and_leads_to_the_other(open_page: Ope
     expect(page.get_by_role("link", name="all failures of this task")).to_have_attribute(
         "href", re.compile("task=refuse")
     )
+
 
 def test_many_causes_of_one_kind_hide_no_other_kind(open_page: OpenPage, stage: Stage) -> None:
     def answer(route: Route) -> None:
@@ -249,6 +270,7 @@ def test_many_causes_of_one_kind_hide_no_other_kind(open_page: OpenPage, stage: 
     expect(causes).to_have_count(10)
     page.unroute_all(behavior="wait")
 
+
 def test_without_a_worker_not_all_is_well(open_page: OpenPage, stage: Stage) -> None:
     def answer(route: Route) -> None:
         found = route.fetch().json()
@@ -259,6 +281,20 @@ def test_without_a_worker_not_all_is_well(open_page: OpenPage, stage: Stage) -> 
     page.goto(f"{stage.url}/ui/")
     expect(page.locator(".verdict")).to_have_text(re.compile("No worker is running"))
     page.unroute_all(behavior="wait")
+
+
+def test_an_instant_of_today_is_one_of_today_in_its_zone(open_page: OpenPage) -> None:
+    page = open_page("/settings", timezone_id="America/New_York")
+    written = page.evaluate(
+        """async () => {
+          const { absolute } = await import(MAIN.replace('main.js', 'draw/text.js'));
+          const now = new Date('2026-11-19T22:40:00Z');
+          const write = (at) => absolute(new Date(at), 'Europe/Berlin', now);
+          return ['2026-11-19T22:50:00Z', '2026-11-19T23:30:00Z'].map(write);
+        }""".replace("MAIN", MAIN)
+    )
+    assert written == ["23:50:00 +01:00", "Fri 20 Nov 00:30:00 +01:00"]
+
 
 def test_the_audit_names_a_job_by_its_name(open_page: OpenPage, stage: Stage) -> None:
     stage.ask("PATCH", "/v1/jobs/invoices", json={"priority": 4})

@@ -46,7 +46,7 @@ function Loops(loops) {
 const TERMS = [
   { name: "Term", tight: true, number: true, cell: (/** @type {any} */ it) => it.number },
   { name: "Of", tight: true, cell: (/** @type {any} */ it) => it.name },
-  { name: "Leader", cell: (/** @type {any} */ it) => html`<span class="mono clamp" title=${it.owner}>${it.owner}</span>` },
+  { name: "Leader", lead: true, cell: (/** @type {any} */ it) => html`<span class="mono clamp" title=${it.owner}>${it.owner}</span>` },
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Ended", tight: true, cell: (/** @type {any} */ it) => (it.ended_at ? html`<${When} at=${it.ended_at} />` : html`<${Badge} state="leads" />`) },
   { name: "No leader before", tight: true, number: true, cell: (/** @type {any} */ it) => (it.gap_s == null ? "–" : html`<span class=${it.gap_s > 1 ? "s-warning" : ""}>${length(it.gap_s * 1000)}</span>`) },

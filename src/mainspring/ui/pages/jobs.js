@@ -5,7 +5,7 @@ import { askForAll } from "../parts/bulk.js";
 import { Strip } from "../parts/chart.js";
 import { AllLedgers } from "../parts/all_ledgers.js";
 import { Fresh, notFilters, readWords, Search, usePages } from "../parts/lists.js";
-import { Badge, Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, breakable, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { When } from "../parts/when.js";
 import { jobHref, place, to } from "../router.js";
@@ -19,11 +19,11 @@ const SORTS = [["name", "name"], ["next", "next due"], ["last", "last fired"]];
 const RECENT = 30;
 
 const COLUMNS = [
-  { name: "Name", lead: true, cell: (/** @type {ListedJob} */ job) => html`<a href=${jobHref(job)}>${job.name}</a>` },
+  { name: "Name", lead: true, cell: (/** @type {ListedJob} */ job) => html`<a href=${jobHref(job)}>${breakable(job.name)}</a>` },
   { name: "State", tight: true, cell: (/** @type {ListedJob} */ job) => html`<${Badge} state=${job.state} />` },
   { name: "Schedule", cell: (/** @type {ListedJob} */ job) => html`<span class="schedule" title=${job.schedule}>${job.schedule_text ?? job.schedule}</span>` },
   { name: "Next", tight: true, cell: (/** @type {ListedJob} */ job) => (job.state === "active" ? html`<${When} at=${job.next_fire_at} plain />` : html`<span class="muted">–</span>`) },
-  { name: `Last ${RECENT} firings`, tight: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
+  { name: `Last ${RECENT} firings`, tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Strip({ outcomes: job.recent ?? [] }) },
   { name: "Took p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.took_p50, "half of its runs took at most this long") },
   { name: "Late p50", tight: true, number: true, cell: (/** @type {ListedJob} */ job) => Seconds(job.late_p50, "half of its runs began at most this long after their instant") },
   { name: "Queue", tight: true, cell: (/** @type {ListedJob} */ job) => job.queue },

@@ -4,7 +4,7 @@ import { get } from "../api.js";
 import { html, useEffect, useState } from "../html.js";
 import { askForAll, bounded } from "../parts/bulk.js";
 import { Fresh, notFilters, readWords, Search, usePages } from "../parts/lists.js";
-import { Badge, Empty, Head, Loaded } from "../parts/page.js";
+import { Badge, breakable, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, lengthOf, now, When } from "../parts/when.js";
 import { jobNamed, place, refine, runHref, to } from "../router.js";
@@ -15,7 +15,7 @@ const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cance
 
 export const RUN_COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {any} */ run) => html`<a class="id" href=${runHref(run)}>${run.run_id.slice(-8)}</a>` },
-  { name: "Task", lead: true, cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : html`<span class="mono">${run.task}</span>`}` },
+  { name: "Task", lead: true, cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${breakable(run.job)}</a>` : html`<span class="mono">${breakable(run.task)}</span>`}` },
   { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
   { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration && spaced(run.duration)) ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
@@ -29,12 +29,12 @@ const MORE_COLUMNS = [
   { name: "Job", cell: (/** @type {any} */ run) => (run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : "–") },
   { name: "Started", tight: true, cell: (/** @type {any} */ run) => (run.started_at ? html`<${When} at=${run.started_at} plain />` : "–") },
   { name: "Finished", tight: true, cell: (/** @type {any} */ run) => (run.finished_at ? html`<${When} at=${run.finished_at} plain />` : "–") },
-  { name: "Worker", cell: (/** @type {any} */ run) => html`<span class="mono">${run.worker ?? "–"}</span>` },
+  { name: "Worker", tight: true, cell: (/** @type {any} */ run) => html`<span class="mono">${run.worker ?? "–"}</span>` },
   { name: "Region", tight: true, cell: (/** @type {any} */ run) => run.region },
   { name: "Priority", number: true, cell: (/** @type {any} */ run) => run.priority },
   { name: "Key", cell: (/** @type {any} */ run) => run.key ?? "–" },
   { name: "Tags", cell: (/** @type {any} */ run) => run.tags.join(", ") || "–" },
-  { name: "By", cell: (/** @type {any} */ run) => run.submitted_by ?? "–" },
+  { name: "By", tight: true, cell: (/** @type {any} */ run) => run.submitted_by ?? "–" },
 ];
 const ALL_COLUMNS = [...RUN_COLUMNS, ...MORE_COLUMNS];
 const wordOf = (/** @type {{ name: string }} */ column) => column.name.toLowerCase();

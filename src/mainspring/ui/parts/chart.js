@@ -2,11 +2,11 @@
 import { length, lookOf } from "../draw/text.js";
 import { html } from "../html.js";
 
-const CELL = 12;
+const CELL = 11;
 const BAR_HEIGHT = 72;
 const STACK = ["failed", "missed", "skipped", "cancelled", "succeeded"];
 
-/** The outcomes of the latest firings, oldest first; one glyph each, and all of them as text.
+/** The outcomes of the latest firings, oldest first; one glyph each, and all of them as text. Strips end at the newest, so those of a table are aligned.
  * @param {{ outcomes: string[] }} given */
 export function Strip({ outcomes }) {
   if (!outcomes.length) return html`<span class="muted">never</span>`;

@@ -1,5 +1,5 @@
 /** A job among its neighbours, in layers from left to right: what it follows, itself, what follows it. */
-import { lookOf } from "../draw/text.js";
+import { cut, lookOf } from "../draw/text.js";
 import { html } from "../html.js";
 import { jobNamed } from "../router.js";
 
@@ -10,17 +10,12 @@ const [WIDE, HIGH, GAP, ROW] = [190, 26, 70, 34];
 const MOST = 200;
 const LONGEST = 24;
 
-/** @param {string} name */
-function cut(name) {
-  return name.length > LONGEST ? `${name.slice(0, LONGEST - 1)}…` : name;
-}
-
 /** @param {{ name: string, x: number, y: number, outcome: string | null | undefined, isOwn?: boolean }} given */
 function Node({ name, x, y, outcome, isOwn = false }) {
   const look = outcome ? lookOf(outcome) : null;
   return html`<a href=${jobNamed(name)} aria-label=${`${name}${look ? `, ${look.word}` : ""}`}><rect class=${isOwn ? "own" : ""} x=${x} y=${y} width=${WIDE} height=${HIGH} rx="6" />
     ${look && html`<text class=${`s-${look.tone}`} fill="currentColor" x=${x + 10} y=${y + 17}>${look.glyph}</text>`}
-    <text class="name" x=${x + (look ? 28 : 12)} y=${y + 17}>${cut(name)}</text><title>${name}</title></a>`;
+    <text class="name" x=${x + (look ? 28 : 12)} y=${y + 17}>${cut(name, LONGEST)}</text><title>${name}</title></a>`;
 }
 
 /** @param {{ job: { name: string }, upstream: RelatedJob[], downstream: RelatedJob[] }} given */

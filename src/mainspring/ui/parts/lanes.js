@@ -1,6 +1,6 @@
 /** Lanes on one time axis, as a canvas with a table beside it: past, running and planned. Failures are drawn last, so none is covered. */
 import { share, ticks } from "../draw/lanes.js";
-import { lookOf } from "../draw/text.js";
+import { cut, lookOf } from "../draw/text.js";
 import { html, useEffect, useRef, useState } from "../html.js";
 import { go } from "../router.js";
 import { theme } from "../state/settings.js";
@@ -43,7 +43,7 @@ function paint(canvas, lanes, from, to) {
   axis(pen, x, from, to, Math.min(Math.floor((width - gutter) / TICK), MOST_TICKS), height, ink);
   lanes.forEach((lane, n) => {
     pen.fillStyle = ink("ink");
-    pen.fillText(cut(pen, lane.label, gutter - 12), 0, HEAD + n * ROW + 15);
+    pen.fillText(fitted(pen, lane.label, gutter - 12), 0, HEAD + n * ROW + 15);
   });
   bars(pen, lanes, x, ink);
   pen.fillStyle = ink("ink");
@@ -83,11 +83,10 @@ function bars(pen, lanes, x, ink) {
 }
 
 /** @param {CanvasRenderingContext2D} pen @param {string} text @param {number} width */
-function cut(pen, text, width) {
-  if (pen.measureText(text).width <= width) return text;
-  let end = text.length;
-  while (end > 1 && pen.measureText(`${text.slice(0, end)}…`).width > width) end -= 1;
-  return `${text.slice(0, end)}…`;
+function fitted(pen, text, width) {
+  let most = text.length;
+  while (most > 4 && pen.measureText(cut(text, most)).width > width) most -= 1;
+  return cut(text, most);
 }
 
 /** @param {{ lanes: Lane[], from: number, to: number, label: string, href: (id: string) => string }} given */

@@ -202,6 +202,11 @@ function gridOfRows(rows, job, zone, isYear) {
 
 const AHEAD = ["planned", "excluded", "clock-change"];
 
+/** On a narrow screen what was chosen stands below the grid. */
+function showChosen() {
+  if (matchMedia("(max-width: 760px)").matches) document.querySelector('[aria-label="the chosen instant"]')?.scrollIntoView({ block: "nearest" });
+}
+
 /** @param {{ job: any }} given */
 export function Ledger({ job }) {
   const minute = Math.floor(now().getTime() / 60_000) * 60_000;
@@ -221,7 +226,7 @@ export function Ledger({ job }) {
     ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
     : html`<div class=${NARROW.includes(grid.shape) ? "beside" : "stack"}>
       <section class="panel"><div class="body stack">
-        <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => refine({ at: cell.firings[0].fire_at })} />
+        <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => (refine({ at: cell.firings[0].fire_at }), requestAnimationFrame(showChosen))} />
         <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="row">${grid.shape === "days" && html`<a href=${to(place.value.path, { ahead: isYear ? "" : "1y" })}>${isYear ? "two weeks ahead" : "a year ahead"}</a>`}<span class="muted">${zone}</span></span></div>
         ${past.more && html`<button class="plain" onClick=${past.more}>Show earlier</button>`}</div></section>
       <div class="stack">${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
