@@ -512,3 +512,19 @@ def test_a_submission_with_a_unique_key_joins_the_run_that_waits(client: httpx.C
     assert submit(client, unique="film-1")["run_id"] == first["run_id"]
     problem(client.post("/v1/runs", json={**BODY, "args": {"video": "v2"}, "unique": "film-1"}), 409, "conflict")
     assert submit(client, unique="film-2")["run_id"] != first["run_id"]
+
+
+def test_a_task_that_no_program_knows_is_accepted_with_a_warning(private_door: Door) -> None:
+    client = private_door.client("admin")
+    assert private_door.client("worker").post("/v1/workers", json={"tasks": ["trim"]}).status_code == 201
+    remedies = {"encoed": "did you mean encode?", "trimm": "did you mean trim?", "else": "start a worker that does"}
+    for task, remedy in remedies.items():
+        warned = f"no live worker knows task {task}, and it waits until one does: {remedy}"
+        answer = client.post("/v1/runs", json={"task": task})
+        assert (answer.status_code, answer.json()["warnings"]) == (201, [warned])
+        batch = client.post("/v1/runs:batch", json={"runs": [{"task": task}, {"task": "trim"}]})
+        assert batch.json()["warnings"] == [warned]
+        job = client.post("/v1/jobs", json={"name": task, "manual": True, "task": task})
+        assert job.json()["warnings"] == [warned]
+    for known in ({"task": "trim"}, {"task": "encode", "args": {"video": "v1"}}, {"command": "true"}):
+        assert "warnings" not in client.post("/v1/runs", json=known).json()

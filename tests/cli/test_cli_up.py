@@ -320,12 +320,23 @@ class TestWorker:
         process.communicate(timeout=PATIENCE_S)
         assert process.returncode == 0
 
-    def test_it_serves_the_queues_and_regions_that_are_named(self, cli: Terminal) -> None:
+    @pytest.mark.parametrize(
+        ("flags", "queues", "regions"),
+        [
+            (["--queue", "films", "--queue", "mail", "--region", "eu"], ["films", "mail"], ["eu"]),
+            ([], ["default", "slow"], ["default"]),
+        ],
+        ids=["named", "of the app"],
+    )
+    def test_it_serves_the_queues_and_regions_that_are_named_or_the_queues_of_its_app(
+        self, cli: Terminal, flags: list[str], queues: list[str], regions: list[str]
+    ) -> None:
+        cli.write("slow.py", FILMS + '\n@app.task(queue="slow")\ndef trim(): ...\n')
         cli("db", "migrate")
-        process = cli.start("worker", "--queue", "films", "--queue", "mail", "--region", "eu")
+        process = cli.start("worker", "slow.py", *flags)
         until(lambda: len(cli.json("workers")) == 1)
         (worker,) = cli.json("workers")
-        assert (worker["queues"], worker["regions"]) == (["films", "mail"], ["eu"])
+        assert (worker["queues"], worker["regions"]) == (queues, regions)
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE_S)
         assert cli.json("workers") == []
