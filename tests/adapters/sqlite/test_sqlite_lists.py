@@ -253,6 +253,7 @@ SELECT '{encode_time(NOW)}' || printf('%016d', n), CASE WHEN n < 100 THEN 'small
        CASE WHEN n = 150 THEN 'odd' WHEN n % 2 = 0 THEN 'job-' || (n % 4) END,
        CASE WHEN n BETWEEN 300 AND 340 THEN 'north' ELSE 'default' END
 FROM numbers""")
+    connection.execute("INSERT INTO run_tags SELECT namespace, value, runs.id FROM runs, json_each(options, '$.tags')")
     connection.close()
     return path
 

@@ -114,7 +114,9 @@ def move_succeeded(tx: Transaction, rows: Sequence[SucceededRow]) -> None:
 
 
 def _forget(tx: Transaction, rows: Sequence[EndedRow | SucceededRow]) -> None:
-    tx.execute(_Q["forget_runs"], (_encode([row[0] for row in rows]).decode(),))
+    seqs = (_encode([row[0] for row in rows]).decode(),)
+    tx.execute(_Q["forget_tags"], seqs)
+    tx.execute(_Q["forget_runs"], seqs)
 
 
 def follow_postponed(tx: Transaction) -> bool:

@@ -7,6 +7,7 @@ no caller ever meets a run that was accepted but is not in its place.
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 import msgspec
 
@@ -19,6 +20,8 @@ from mainspring.stores.sqlite.file.transaction import Transaction
 _Q = load_queries("sqlite", "inbox")
 _encode = msgspec.json.Encoder().encode
 ACCEPT = _Q["accept"]
+TAGS_KEY = '"tags":['
+"""The key as encoded options contain it: most runs have no tags."""
 LIMIT = 256
 """After this many, a process takes them in itself: there may be no other to do it."""
 
@@ -51,6 +54,7 @@ def start_accepted(tx: Transaction, worker: Worker, until: Instant) -> list[Clai
     tx.execute(_Q["note"])
     rows = tx.execute(_Q["start"], (worker.id, until, tx.now)).fetchall()
     tx.execute(_Q["clear"])
+    keep_tags(tx, [row[3] for row in rows if TAGS_KEY in row[7]])
     claims = []
     for queue, created_at, job_id, *values in rows:
         claim = Claim(*values)
@@ -71,7 +75,14 @@ def take_in(tx: Transaction) -> None:
         tx.execute(_Q["note"])
         rows = tx.execute(_Q["take_in"]).fetchall()
         tx.execute(_Q["clear"])
+        keep_tags(tx, [row[3] for row in rows if TAGS_KEY in row[7]])
         tx.events += [
             Event("run.submitted", at, namespace, run_id, job_id, job, task, queue=named_queue(queue))
-            for queue, at, namespace, run_id, job_id, job, task in rows
+            for queue, at, namespace, run_id, job_id, job, task, _ in rows
         ]
+
+
+def keep_tags(tx: Transaction, tagged: Sequence[str]) -> None:
+    """Let lists by tag find runs that have been accepted: those among them whose options contain `TAGS_KEY`."""
+    if tagged:
+        tx.execute(_Q["keep_tags"], (_encode(tagged).decode(),))

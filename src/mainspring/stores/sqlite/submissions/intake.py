@@ -15,6 +15,7 @@ from mainspring.stores.rows.run_rows import common_values, shared_values, submit
 from mainspring.stores.sql import load_queries
 from mainspring.stores.sqlite.ends.endings import end_unstarted, grant_line
 from mainspring.stores.sqlite.file.transaction import Transaction
+from mainspring.stores.sqlite.submissions.inbox import TAGS_KEY, keep_tags
 
 _Q = load_queries("sqlite", "runs")
 _FEW = 20
@@ -48,12 +49,16 @@ def _insert_one(tx: Transaction, run: NewRun) -> None:
     if tx.execute(_Q["insert_one"], (run.id, run.args, *common_values(run))).rowcount:
         tx.events.append(submitted(run))
         tx.changed = True
+        keep_tags(tx, [run.id] if TAGS_KEY in run.options else [])
 
 
 def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
     single: list[tuple[object, ...]] = []
+    tagged: list[str] = []
     for common, alike in groupby(runs, common_values):
         group = list(alike)
+        if TAGS_KEY in group[0].options:
+            tagged += [run.id for run in group]
         if len(group) < _FEW:
             single += [(run.id, run.args, *common) for run in group]
             continue
@@ -61,6 +66,7 @@ def _insert_plain(tx: Transaction, runs: Sequence[NewRun]) -> None:
         single = []
         tx.bulk(_Q["insert_alike"], [(run.id, run.args) for run in group], common)
     tx.bulk(_Q["insert_rows"], single)
+    keep_tags(tx, tagged)
     tx.events.extend([submitted(run) for run in runs])
 
 
@@ -80,6 +86,7 @@ def _insert_waiting(tx: Transaction, run: NewRun) -> None:
     for line in run.lines:
         tx.execute(_Q["join_line"], (run.namespace, line.name, cursor.lastrowid, run.id, line.capacity))
         grant_line(tx, run.namespace, line.name)
+    keep_tags(tx, [run.id] if TAGS_KEY in run.options else [])
     tx.events.append(submitted(run))
     if ending is not None:
         end_unstarted(tx, [(run.id, ending)])

@@ -28,6 +28,13 @@ INSERT INTO attempts (run_id, attempt, token, worker, outcome, started_at, finis
 SELECT r.id, r.attempt + 1, r.token, r.worker, e.outcome, e.started_at, e.finished_at, e.reason, e.error
 FROM ended AS e CROSS JOIN runs AS r ON r.seq = e.seq;
 
+-- forget_tags: the tags of runs that leave; where no unfinished run has tags, none is looked at
+DELETE FROM run_tags WHERE (namespace, tag, id) IN (
+  SELECT r.namespace, tag.value, r.id
+  FROM (SELECT 1 FROM run_tags LIMIT 1) CROSS JOIN json_each(?) AS ended CROSS JOIN runs AS r ON r.seq = ended.value
+       CROSS JOIN json_each(r.options, '$.tags') AS tag
+  WHERE instr(r.options, '"tags":[') > 0);
+
 -- forget_runs: move runs to history, second half
 DELETE FROM runs WHERE seq IN (SELECT value FROM json_each(?));
 

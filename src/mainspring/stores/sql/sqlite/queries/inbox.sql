@@ -13,7 +13,7 @@ SELECT 'pending', id, args, special, namespace, queue, region, task, options, pr
        key, retry_of, created_at
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
-RETURNING queue, created_at, namespace, id, job_id, job, task;
+RETURNING queue, created_at, namespace, id, job_id, job, task, options;
 
 -- fitting: how many there are, how many of them a worker could start at once, and whether anything stands in the queue
 SELECT count(*), count(*) FILTER (WHERE NOT special AND due_at <= ?1 AND namespace = ?2 AND queue IN (SELECT value FROM json_each(?3))
@@ -29,6 +29,11 @@ SELECT 'running', 1, ?1, ?2, ?3, id, args, special, namespace, queue, region, ta
 FROM inbox WHERE NOT EXISTS (SELECT 1 FROM history WHERE history.id = inbox.id) ORDER BY seq
 ON CONFLICT (id) DO NOTHING
 RETURNING queue, created_at, job_id, id, token, task, args, options, attempt, losses, priority, due_at, namespace, job, fire_at, idx, claimed_until;
+
+-- keep_tags: the tags of runs that have been accepted, for lists by tag
+INSERT OR IGNORE INTO run_tags
+SELECT r.namespace, tag.value, r.id
+FROM json_each(?) AS tagged CROSS JOIN runs AS r ON r.id = tagged.value CROSS JOIN json_each(r.options, '$.tags') AS tag;
 
 -- note: the audit trail of it, before it is taken in: of what is not known yet
 INSERT INTO audit (namespace, at, subject, action, target, after, request_id)
