@@ -85,7 +85,7 @@ class Database:
         self._fairness = Fairness()
         self.standing: LeftClaim | None = None
         self._accepted = 0
-        """How many rows this process has put into the inbox since it last took them in."""
+        """How many rows this process has put into the inbox since it last took them in, or a few more."""
         self._threads: list[threading.Thread] = []
         if self._wal_sync is not None:
             with mapped_errors(path):
@@ -170,9 +170,21 @@ class Database:
             why = f"{self.path} is locked by another process, or very busy. It may be tried again"
             raise StoreUnavailable(f"not done within {within_s:.3g} s, so given up: {why}") from None
 
-    async def accept(self, query: str, row: Sequence[object]) -> bool:
-        """Put one row into the inbox, in its own commit on the calling thread. False if that cannot be done now,
-        and nothing was written: then it goes the way of all work."""
+    async def accept(self, query: str, row: Sequence[object]) -> None:
+        """Put one row into the inbox: in its own commit on the calling thread if that can be done now, and otherwise
+        in the writer thread, which shares a commit among the callers that meet there."""
+
+        def put_in(transaction: Transaction) -> None:
+            transaction.execute(query, row)
+            transaction.changed = True
+            self._accepted += 1
+
+        if not await self._accept_here(query, row):
+            is_full = self._accepted >= LIMIT
+            await self.in_time(self.write(put_in, quick=is_full, takes_in=not is_full))
+
+    async def _accept_here(self, query: str, row: Sequence[object]) -> bool:
+        """False if that cannot be done now, and nothing was written."""
         self._check_open()
         loop = asyncio.get_running_loop()
         if self._accepted >= LIMIT or not self._enter_to_accept(loop):
@@ -390,8 +402,8 @@ class Database:
                 self._commit_alone(batch[0])
                 return
             whole = Transaction(self._writer, self.clock.now())
-            take_in(whole)
-            self._accepted = 0
+            if not all(item.takes_in for item in batch):
+                self._take_in(whole)
             for item in batch:
                 transaction = self._attempt(item)
                 if transaction is not None:
@@ -409,15 +421,18 @@ class Database:
         transaction = Transaction(self._writer, self.clock.now())
         try:
             if not item.takes_in:
-                take_in(transaction)
+                self._take_in(transaction)
             item.answer = item.work(transaction)
-            self._accepted = 0
             transaction.commit()
         except BaseException as error:
             self._undo([item], error)
             return
         if transaction.changed:
             self._announce()
+
+    def _take_in(self, transaction: Transaction) -> None:
+        take_in(transaction)
+        self._accepted = 0
 
     def _attempt(self, item: WorkItem[Any]) -> Transaction | None:
         transaction = Transaction(self._writer, self.clock.now())

@@ -57,17 +57,16 @@ class InlineDatabase(Database):
     async def in_time(self, call: Awaitable[T], size: int = 1) -> T:
         return await call  # It takes no time.
 
-    async def accept(self, query: str, row: Sequence[object]) -> bool:
+    async def accept(self, query: str, row: Sequence[object]) -> None:
         self._check_open()
         if self._accepted >= LIMIT:
-            return False
+            await self.write(nothing, promised=False)
         try:
             self._put_in(query, row)
-        except sqlite3.Error:
-            return False
+        except sqlite3.Error as error:
+            raise explain(error, self.path) from error
         self._sync()
         self._announce()
-        return True
 
     async def read(
         self,

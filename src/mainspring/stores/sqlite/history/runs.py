@@ -62,12 +62,12 @@ class Runs:
     _listener: SubmissionListener | None = None
 
     async def submit(self, runs: Sequence[NewRun], *, audit: Audit[list[str]] | None = None) -> list[str]:
-        alone = len(runs) == 1
-        if alone and audit is None and fits(runs[0]) and await self._db.accept(ACCEPT, accepted(runs[0])):
+        if len(runs) == 1 and audit is None and fits(runs[0]):
+            await self._db.accept(ACCEPT, accepted(runs[0]))
             ids = [runs[0].id]
         else:
             work = audited(lambda tx: _submit(tx, runs), audit)
-            ids = await self._db.in_time(self._db.write(work, quick=alone), len(runs))
+            ids = await self._db.in_time(self._db.write(work, quick=len(runs) == 1), len(runs))
         if self._listener is not None:
             self._listener.accepted(runs)
         return ids
