@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 from functools import partial
+from operator import ne
 from typing import Any, ParamSpec, TypeVar
 
 from mainspring.core.instants import Duration
@@ -205,8 +206,8 @@ class MeasuredStore(StoreLayer):
             self.metrics.count("store_errors", "submit")
             raise
         self.metrics.count("submissions", "", len(runs))
-        if repeated := sum(run_id != run.id for run_id, run in zip(ids, runs, strict=True)):
-            self.metrics.count("duplicates", "submission", repeated)
+        if ids != (own := [run.id for run in runs]):
+            self.metrics.count("duplicates", "submission", sum(map(ne, ids, own)))
         return ids
 
     async def _fire(self, plans: Sequence[Plan], term: Term | None) -> list[Fired]:
@@ -279,8 +280,9 @@ class MeasuredStore(StoreLayer):
             self._add("reports", verdicts)
             self._add("duplicates", [f"{verdict}_result" for verdict in verdicts if verdict != "accepted"])
             self._add("attempts", [report.outcome for report in accepted])
-            self._add("runs_finished", [report.state for report in accepted if report.state in FINAL])
-            self.metrics.counts["retries", ""] += sum(report.state == PENDING for report in accepted)
+            states = [report.state for report in accepted]
+            self._add("runs_finished", [state for state in states if state in FINAL])
+            self.metrics.counts["retries", ""] += states.count(PENDING)
             self.metrics.run_seconds.add(
                 *[max(it.finished_at - it.started_at, 0) for it in accepted if it.started_at and it.finished_at]
             )

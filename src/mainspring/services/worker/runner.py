@@ -218,9 +218,10 @@ class Runner:
         self._finish(attempt, outcome)
 
     def _set_timers(self, attempt: AttemptContext) -> Sequence[asyncio.TimerHandle]:
-        deadline, soft_timeout = attempt.deadline, attempt.options.soft_timeout
-        if deadline is None and soft_timeout is None:
-            return ()
+        options, soft_timeout = attempt.options, attempt.options.soft_timeout
+        if options.timeout is None and options.give_up_at is None and soft_timeout is None:
+            return ()  # Most have none, and need not compute it.
+        deadline = attempt.deadline
         call_later = asyncio.get_running_loop().call_later
         timers = []
         if deadline is not None:

@@ -246,9 +246,9 @@ def _read_taken(tx: Transaction, worker: Worker, seqs: Sequence[int]) -> list[Cl
         return _read_taken(tx, worker, seqs[:half]) + _read_taken(tx, worker, seqs[half:])
     claims = [Claim(*row) for row in _read_claims(taken)]
     tx.events += [
-        Event("run.running", max(tx.now, claim.due_at), claim.namespace, claim.run_id, job_id, claim.job, claim.task,
-              worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority,
-              late=max(tx.now - claim.due_at, 0), queue=queue)
+        Event("run.running", claim.due_at + late, claim.namespace, claim.run_id, job_id, claim.job, claim.task,
+              worker.id, claim.fire_at, claim.attempt + 1, priority=claim.priority, late=late, queue=queue)
         for claim, job_id, queue in zip(claims, _read_names(jobs), _read_names(queues), strict=True)
+        for late in (max(tx.now - claim.due_at, 0),)
     ]  # fmt: skip
     return claims
