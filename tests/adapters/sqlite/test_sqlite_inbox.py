@@ -166,3 +166,64 @@ async def test_what_was_accepted_survives_its_process(tmp_path: Path) -> None:
     (claim,) = await store.claim(WORKER, 10, MINUTE, "strict")
     assert claim.run_id == "a" * 26
     await store.close()
+
+
+async def test_callers_that_meet_are_taken_in_together(store: SqliteStore) -> None:
+    """Each insert opens the table of runs with all of its indexes, so there is one for many runs."""
+    executed: list[str] = []
+    store._db._writer.set_trace_callback(executed.append)
+    runs = [a_run() for _ in range(2 * LIMIT)]
+    for start in range(0, len(runs), 64):
+        await asyncio.gather(*(store.submit([run]) for run in runs[start : start + 64]))
+    assert await store.count_runs("default") == {"pending": len(runs)}
+    assert sum("INSERT INTO runs" in query for query in executed) <= 4
+    store._db._writer.set_trace_callback(None)
+
+
+async def test_the_inbox_does_not_grow_where_callers_meet(store: SqliteStore, tmp_path: Path) -> None:
+    for _ in range(8):
+        await asyncio.gather(*(store.submit([a_run()]) for _ in range(100)))
+        assert in_inbox(tmp_path) < LIMIT + 100
+    assert await store.count_runs("default") == {"pending": 800}
+
+
+async def test_one_that_is_refused_leaves_those_that_it_meets_alone(store: SqliteStore) -> None:
+    runs = [a_run(priority=11 if number == 50 else 5) for number in range(100)]
+    answers = await asyncio.gather(*(store.submit([run]) for run in runs), return_exceptions=True)
+    assert [number for number, answer in enumerate(answers) if isinstance(answer, MainspringError)] == [50]
+    assert await store.count_runs("default") == {"pending": 99}
+
+
+def tags_of(folder: Path) -> set[tuple[str, str]]:
+    connection = sqlite3.connect(folder / "one.db")
+    tags = set(connection.execute("SELECT id, tag FROM run_tags"))
+    connection.close()
+    return tags
+
+
+TAGGED = '{"tags":["a","b"]}'
+
+
+async def test_runs_are_found_by_their_tags_from_acceptance_to_their_end(store: SqliteStore, tmp_path: Path) -> None:
+    """Whichever way they come, and whichever way they go."""
+    claimed_at_once, alone, first, second = (a_run(options=TAGGED) for _ in range(4))
+    many = [a_run(options=TAGGED) for _ in range(30)]
+    waiting = [a_run(options=TAGGED, after=(second.id,)), a_run(options=TAGGED, idempotency_key="k")]
+    await store.submit([claimed_at_once])
+    claims = await store.claim(WORKER, 10, MINUTE, "strict")
+    for runs in ([alone], [first, second], [*many, a_run()], *([run] for run in waiting), [a_run()]):
+        await store.submit(runs)
+    runs = [claimed_at_once, alone, first, second, *many, *waiting]
+    assert {run.id for run in await store.list_runs(RunFilter(tag="b", limit=100))} == {run.id for run in runs}
+    assert tags_of(tmp_path) == {(run.id, tag) for run in runs for tag in "ab"}
+    await store.request_cancel("default", second.id, "")  # The run that waits for it ends, too.
+    claims += await store.claim(WORKER, 100, MINUTE, "strict")
+    assert tags_of(tmp_path) == {(run.id, tag) for run in runs if run not in (second, waiting[0]) for tag in "ab"}
+    await store.report([Report(claim.run_id, claim.token, "succeeded", "succeeded") for claim in claims])
+    assert tags_of(tmp_path) == set()
+
+
+async def test_no_trigger_runs_for_each_run(store: SqliteStore) -> None:
+    """It would cost a submission a fifth, whether it has tags or not."""
+    rows = store._db._writer.execute("SELECT name FROM sqlite_master WHERE type = 'trigger' AND tbl_name = 'runs'")
+    assert rows.fetchall() == []
