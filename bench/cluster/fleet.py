@@ -102,9 +102,11 @@ def measure_fleet(arena: Arena) -> list[Row]:
         print(f"  fleet: {workers} workers", file=sys.stderr)
         with fleet(arena, workers, PER_SECOND * seconds) as stage:
             stage.warm_up(WARM)
+            time.sleep(SETTLE_S)  # All stand by when they start; a few seconds later two do.
             answers["at 500/s", workers] = _send(stage, PER_SECOND, seconds)
         with fleet(arena, workers, FASTEST * 2) as stage:
             stage.warm_up(WARM)
+            time.sleep(SETTLE_S)
             answers["as fast as it goes", workers] = _send(stage, FASTEST, 2)
     return [
         _row(pace, {count: each for (name, count), each in answers.items() if name == pace})

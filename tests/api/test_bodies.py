@@ -89,6 +89,24 @@ def test_all_wrong_fields_are_named_at_once(door: Door) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("body", "field", "fault"),
+    [
+        ({"task": ""}, "task", "is empty"),
+        ({"task": "t" * 201}, "task", "has more than 200 characters"),
+        ({"task": 7}, "task", "is a whole number, not a text"),
+        ({"task": "t", "priority": 0}, "priority", "is below 1"),
+        ({"task": "t", "priority": "high"}, "priority", "is a text, not a whole number"),
+        ({"task": "t", "tags": "etl"}, "tags", "is a text, not an array"),
+    ],
+)
+def test_faults_are_in_words_and_not_in_types_of_python(
+    door: Door, body: dict[str, object], field: str, fault: str
+) -> None:
+    (found,) = problem(door.client("admin").post("/v1/runs", json=body), 422, "invalid-input")["errors"]
+    assert (found["field"], found["fault"]) == (field, fault)
+
+
 def test_the_remedy_of_an_unknown_word_is_the_known_ones(door: Door) -> None:
     client = door.client("admin")
     retried = client.post("/v1/runs", json={"task": "elsewhere", "retry": {"policy": "doubling"}})

@@ -21,6 +21,18 @@ Given = dict[str, Any]
 """The fields that a request gave, by name."""
 T = TypeVar("T", bound=msgspec.Struct)
 
+_REFUSAL = re.compile(r"Expected `([^`]+)`(?: (of length )?([<>]=) ([^ ,]+))?(?:, got `([^`]+)`)?")
+"""What msgspec says of a value of another type, length or size."""
+_TYPES = {
+    "array": "an array",
+    "bool": "a boolean",
+    "float": "a number",
+    "int": "a whole number",
+    "null": "null",
+    "object": "an object",
+    "str": "a text",
+}
+
 MOST_QUERY_FIELDS = 50
 SMALL = 4_096
 
@@ -223,7 +235,27 @@ def _is_list(kind: Any) -> bool:
 def _explain(refusal: str, kind: Any) -> tuple[str, str]:
     """The fault and its remedy. The remedy of a word that is not known is the words that are."""
     words = _words(kind) if refusal.startswith("Invalid enum value") else []
-    return refusal[:1].lower() + refusal[1:], f"choose one of {', '.join(words)}" if words else _hint(kind)
+    return _in_words(refusal), f"choose one of {', '.join(words)}" if words else _hint(kind)
+
+
+def _in_words(refusal: str) -> str:
+    """A fault that msgspec found, without the names of types in Python."""
+    found = _REFUSAL.fullmatch(refusal)
+    if "matching regex" in refusal:
+        return "is not of the form that is expected"
+    if found is None:
+        return refusal[:1].lower() + refusal[1:]
+    kinds, length, sign, bound, got = found.groups()
+    if got:
+        wanted = [each for each in kinds.split(" | ") if each != "null"] or ["null"]
+        expected = " or ".join(_TYPES.get(each, each) for each in wanted)
+        return f"is {_TYPES.get(got, got)}, not {expected}"
+    if not length:
+        return f"is {'below' if sign == '>=' else 'above'} {bound}"
+    if (sign, bound) == (">=", "1"):
+        return "is empty"
+    units = "characters" if "str" in kinds else "elements"
+    return f"has {'fewer' if sign == '>=' else 'more'} than {bound} {units}"
 
 
 def _words(kind: Any) -> list[str]:
@@ -257,8 +289,8 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 
 
 def _kind(value: object) -> str:
-    names = {list: "an array", str: "a text", bool: "a boolean", type(None): "null"}
-    return names.get(type(value), "a number")
+    names = {list: "array", str: "str", bool: "bool", type(None): "null"}
+    return _TYPES[names.get(type(value), "float")]
 
 
 def read_query(text: bytes, shape: type[msgspec.Struct]) -> Given:
