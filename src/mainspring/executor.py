@@ -287,6 +287,7 @@ class AttemptContext:
         "stop_kind",
         "stop_reason",
         "unstoppable",
+        "warned",
         "write",
     )
 
@@ -303,6 +304,8 @@ class AttemptContext:
         """Whether too many lines wait to be stored: a task that can wait should write no more for now."""
         self.on_overdue: Callable[[], None] = _nothing
         """Called at the soft deadline: an executor that has to notify its work sets it."""
+        self.warned = False
+        """Whether its output says that it is past its soft deadline."""
         self.stop_kind: StopKind | None = None
         self.stop_reason = ""
         self.grace_s = 2.0

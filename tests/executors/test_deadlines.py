@@ -44,6 +44,10 @@ class TestWarnings:
         assert (report.state, json.loads(report.result or "")) == ("succeeded", False)
         assert crowd.said("log") == ["past its soft deadline of 50ms; it will be stopped at 1m"]
 
+    async def test_a_function_that_is_late_and_ends_before_the_warning_is_late_all_the_same(self, crowd: Crowd) -> None:
+        report = await crowd.run(Attempt("hog_until_overdue", {}, soft_timeout="50ms"))
+        assert (report.state, crowd.said("log")) == ("succeeded", ["past its soft deadline of 50ms"])
+
     @pytest.mark.parametrize("level", LEVELS)
     async def test_a_command_gets_the_signal_that_it_asks_for_and_what_it_started_does_not(
         self, scene: Scene, level: str
@@ -98,7 +102,7 @@ class TestEnds:
         script = "trap 'echo asked' TERM; while :; do sleep 0.02; done"
         await warm_up(crowd)
         attempt = Attempt("command", {"argv": ["sh", "-c", script]}, timeout="2s")
-        attempt.grace_s = 0.2
+        attempt.grace_s = 1.0
         report = await crowd.run(attempt)
         assert report.outcome == "timed_out"
         assert crowd.said("stdout")[0] == "asked"

@@ -215,7 +215,12 @@ class Runner:
             outcome = Outcome("failed", failure=Failure(type(error).__name__, plain(f"the executor failed: {error}")))
         for timer in timers:
             timer.cancel()
+        if timers and not attempt.warned and self._is_overdue(attempt):
+            _note_overdue(attempt)  # The task kept the loop from the timer, or read the clock before it.
         self._finish(attempt, outcome)
+
+    def _is_overdue(self, attempt: AttemptContext) -> bool:
+        return attempt.soft_deadline is not None and self.now() >= attempt.soft_deadline
 
     def _set_timers(self, attempt: AttemptContext) -> Sequence[asyncio.TimerHandle]:
         options, soft_timeout = attempt.options, attempt.options.soft_timeout
@@ -405,11 +410,16 @@ def _masked(outcome: Outcome, mask: Callable[[str], str]) -> Outcome:
 
 
 def _warn(attempt: AttemptContext) -> None:
+    _note_overdue(attempt)
+    attempt.on_overdue()
+
+
+def _note_overdue(attempt: AttemptContext) -> None:
+    attempt.warned = True
     text = f"past its soft deadline of {format_duration(attempt.options.soft_timeout or 0)}"
     if attempt.deadline is not None:
         text += f"; it will be stopped at {format_duration(attempt.deadline - attempt.started_at)}"
     attempt.write("log", text)
-    attempt.on_overdue()
 
 
 def stopped(attempt: AttemptContext) -> Outcome:
