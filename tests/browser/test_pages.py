@@ -175,6 +175,25 @@ def test_relations_are_drawn_as_layers_whose_nodes_lead_on(open_page: OpenPage) 
     expect(page.get_by_role("heading", level=1, name="etl-nightly")).to_be_visible()
 
 
+def test_a_refused_dry_run_of_a_backfill_says_why(open_page: OpenPage) -> None:
+    problem = {
+        "type": "about:blank",
+        "title": "Refused",
+        "status": 422,
+        "detail": "The span is too long.",
+        "remedy": "",
+    }
+    page = open_page("/jobs/cleanup", expects_faults=True, viewport={"width": 1440, "height": 900})
+    refuse = {"status": 422, "content_type": "application/problem+json", "json": problem}
+    page.route("**/backfill", lambda route: route.fulfill(**refuse))
+    page.locator(".cell.o-missed").first.click()
+    chosen = page.get_by_label("the chosen instant")
+    expect(chosen).to_be_in_viewport()
+    page.get_by_role("button", name=re.compile("Backfill th")).first.click()
+    expect(chosen.get_by_role("alert")).to_contain_text("The span is too long.")
+    page.unroute_all(behavior="wait")
+
+
 def test_a_cell_has_an_address_and_says_what_became_of_it(open_page: OpenPage, stage: Stage) -> None:
     ledger = stage.ask("GET", "/v1/jobs/etl-nightly/firings", params={"limit": 100})["items"]
     newest = next(each["fire_at"] for each in ledger if each["outcome"] == "failed")

@@ -7,7 +7,7 @@ import { place, refine, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
 import { ask, copy, quoted } from "./dialog.js";
-import { Badge, Empty, Loaded, Sentence } from "./page.js";
+import { Badge, Empty, Loaded, Sentence, Trouble } from "./page.js";
 import { lengthOf, now, since, When, zoneOf } from "./when.js";
 import { Lines } from "./chart.js";
 
@@ -26,8 +26,8 @@ const PAGE = 1_000;
 const MOST_PAGES = 5;
 const MOST_KEPT = 10_000;
 const UNITS = /** @type {Record<string, number>} */ ({ ms: 0.001, s: 1, m: 60, h: 3600, d: 86400 });
-/** Grids that leave room beside them. */
-const NARROW = ["hours", "order"];
+/** A grid of at most so many columns leaves room beside it. */
+const NARROW = 24;
 /** Columns after the newest cell that a narrow screen shows, too. */
 const AHEAD_COLUMNS = 4;
 const PLANNED = { days: 14, hours: 24, minutes: 60, seconds: 60, order: 0 };
@@ -76,6 +76,8 @@ async function askToBackfill(job, firing, then) {
 function Chosen({ firing, job, then }) {
   const open = ["missed", "skipped"].includes(firing.outcome);
   const why = may("jobs:operate") ? "" : "needs jobs:operate";
+  const [problem, setProblem] = useState(/** @type {Error | null} */ (null));
+  const backfill = () => (setProblem(null), askToBackfill(job, firing, then).catch(setProblem));
   return html`<li class="stack">
     <div class="row"><${When} at=${firing.fire_at} zone=${job.trigger.tz} job /><${Badge} state=${firing.outcome} />
       ${(firing.count ?? 1) > 1 && html`<span>${firing.count} instants until <${When} at=${firing.last_at} zone=${job.trigger.tz} job /></span>`}</div>
@@ -83,8 +85,9 @@ function Chosen({ firing, job, then }) {
     ${firing.took_s != null && html`<p class="muted">began ${length((firing.late_s ?? 0) * 1000)} after its instant, took ${length(firing.took_s * 1000)}${(firing.attempts ?? 1) > 1 ? `, ${firing.attempts} attempts` : ""}</p>`}
     <div class="row">
       ${firing.run_id && html`<a class="button" href=${to(`/runs/${firing.run_id}`)}>Open its run</a>`}
-      ${open && html`<button disabled=${!!why} title=${why} onClick=${() => askToBackfill(job, firing, then)}>Backfill ${(firing.count ?? 1) > 1 ? "these" : "this"}</button>`}
-      <button class="plain" onClick=${() => copy(location.href)}>Copy link</button></div></li>`;
+      ${open && html`<button disabled=${!!why} title=${why} onClick=${backfill}>Backfill ${(firing.count ?? 1) > 1 ? "these" : "this"}</button>`}
+      <button class="plain" onClick=${() => copy(location.href)}>Copy link</button></div>
+    ${problem && html`<${Trouble} error=${problem} />`}</li>`;
 }
 
 /** @param {HTMLElement | null} table @param {KeyboardEvent} event */
@@ -202,9 +205,9 @@ function gridOfRows(rows, job, zone, isYear) {
 
 const AHEAD = ["planned", "excluded", "clock-change"];
 
-/** On a narrow screen what was chosen stands below the grid. */
+/** What was chosen stands below a wide grid, and on a narrow screen below each. */
 function showChosen() {
-  if (matchMedia("(max-width: 760px)").matches) document.querySelector('[aria-label="the chosen instant"]')?.scrollIntoView({ block: "nearest" });
+  document.querySelector('[aria-label="the chosen instant"]')?.scrollIntoView({ block: "nearest" });
 }
 
 /** @param {{ job: any }} given */
@@ -224,7 +227,7 @@ export function Ledger({ job }) {
   const chosen = grid?.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
   return html`<${Loaded} of=${past}>${() => grid === null
     ? html`<${Empty} command=${`mainspring job trigger ${quoted(job.name)}`}>It has not fired yet.</${Empty}>`
-    : html`<div class=${NARROW.includes(grid.shape) ? "beside" : "stack"}>
+    : html`<div class=${grid.columns.length <= NARROW ? "beside" : "stack"}>
       <section class="panel"><div class="body stack">
         <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => (refine({ at: cell.firings[0].fire_at }), requestAnimationFrame(showChosen))} />
         <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="row">${grid.shape === "days" && html`<a href=${to(place.value.path, { ahead: isYear ? "" : "1y" })}>${isYear ? "two weeks ahead" : "a year ahead"}</a>`}<span class="muted">${zone}</span></span></div>
