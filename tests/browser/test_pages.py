@@ -171,8 +171,20 @@ def test_relations_are_drawn_as_layers_whose_nodes_lead_on(open_page: OpenPage) 
     assert left is not None
     assert right is not None
     assert left["x"] + left["width"] <= right["x"]
+    expect(page.locator("section", has_text="Before it")).to_contain_text("this job fires after it has ended")
     before.click()
     expect(page.get_by_role("heading", level=1, name="etl-nightly")).to_be_visible()
+
+
+def test_calendars_are_named_where_they_take_instants_away(open_page: OpenPage, stage: Stage) -> None:
+    stage.ask("PUT", "/v1/calendars/week-ends", json={"rules": [{"kind": "weekdays", "days": ["sat", "sun"]}]})
+    daily = {"command": "true", "schedule": "30 2 * * *", "timezone": "UTC", "calendars": ["week-ends"]}
+    stage.ask("POST", "/v1/jobs", json={"name": "but-on-week-ends", **daily})
+    page = open_page("/jobs/but-on-week-ends?tab=next")
+    expect(page.locator(".page-head")).to_contain_text("every day at 02:30")
+    expect(page.locator(".page-head").get_by_role("link", name="week-ends")).to_be_visible()
+    expect(page.get_by_text("is left out: week-ends")).to_be_visible()
+    stage.ask("DELETE", "/v1/jobs/but-on-week-ends")
 
 
 def test_a_refused_dry_run_of_a_backfill_says_why(open_page: OpenPage) -> None:

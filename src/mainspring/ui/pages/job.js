@@ -40,6 +40,12 @@ function JobRuns({ job }) {
     : html`<${Empty}>It has no runs.</${Empty}>`}</${Loaded}>`;
 }
 
+/** The calendars that take instants from a schedule.
+ * @param {{ names: string[] }} given */
+function Calendars({ names }) {
+  return names.map((name, n) => html`${n > 0 && ", "}<a href=${to(`/calendars/${encodeURIComponent(name)}`)}>${name}</a>`);
+}
+
 /** @param {{ job: any }} given */
 function Next({ job }) {
   const times = useResource(`/v1/jobs/${job.job_id}/next`, { count: 50 });
@@ -48,25 +54,29 @@ function Next({ job }) {
     { name: "UTC", tight: true, cell: (/** @type {any} */ each) => html`<span class="mono">${each.fire_at}</span>` },
     { name: "Note", cell: (/** @type {any} */ each) => each.note },
   ];
-  return html`<${Loaded} of=${times}>${(/** @type {any} */ found) => found.items.length
+  const { calendars, on_excluded: moves } = job.policy;
+  const left = html`<p class="below-text muted">What these calendars exclude ${moves === "next_day" ? "moves to the next day that they do not" : "is left out"}: <${Calendars} names=${calendars} /></p>`;
+  return html`${calendars.length > 0 && left}<${Loaded} of=${times}>${(/** @type {any} */ found) => found.items.length
     ? html`<${Table} label="next fire times" columns=${found.items.some((/** @type {any} */ each) => each.note) ? columns : columns.slice(0, 2)} rows=${found.items} id=${(/** @type {any} */ each) => each.fire_at} />`
     : html`<${Empty}>It will not fire by itself.</${Empty}>`}</${Loaded}>`;
 }
 
-const HOW = { after: "fires after it has ended", dependency: "its runs wait for it" };
+/** How a job before this one is tied to it, and one after it. */
+const BEFORE = { after: "this job fires after it has ended", dependency: "this job's runs wait for it" };
+const AFTER = { after: "fires after this job has ended", dependency: "its runs wait for this job" };
 
-/** @param {{ title: string, jobs: RelatedJob[] }} given */
-function Related({ title, jobs }) {
+/** @param {{ title: string, jobs: RelatedJob[], how: typeof BEFORE }} given */
+function Related({ title, jobs, how }) {
   return html`<section class="panel"><header><h2>${title}</h2></header><div class="body">${jobs.length
-    ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${jobNamed(each.name)}>${each.name}</a> <span class="muted">${HOW[each.how]}</span></span>
-        <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} plain />` : html`<span class="muted nowrap">has not fired</span>`}</span></li>`)}</ul>`
+    ? html`<ul class="lines">${jobs.map((each) => html`<li><span><a href=${jobNamed(each.name)}>${each.name}</a> <span class="muted">${how[each.how]}</span></span>
+        <span>${each.latest_outcome ? html`<${Badge} state=${each.latest_outcome} /> <${When} at=${each.latest_at} />` : html`<span class="muted nowrap">has not fired</span>`}</span></li>`)}</ul>`
     : html`<p class="muted">None.</p>`}</div></section>`;
 }
 
 /** @param {{ job: any }} given */
 function Relations({ job }) {
   const found = useResource(`/v1/jobs/${encodeURIComponent(job.job_id)}/relations`);
-  return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<${Neighbours} job=${job} upstream=${it.upstream} downstream=${it.downstream} /><div class="columns first"><${Related} title="Before it" jobs=${it.upstream} /><${Related} title="After it" jobs=${it.downstream} /></div>`}</${Loaded}>`;
+  return html`<${Loaded} of=${found}>${(/** @type {any} */ it) => html`<${Neighbours} job=${job} upstream=${it.upstream} downstream=${it.downstream} /><div class="columns first"><${Related} title="Before it" jobs=${it.upstream} how=${BEFORE} /><${Related} title="After it" jobs=${it.downstream} how=${AFTER} /></div>`}</${Loaded}>`;
 }
 
 const VERSIONS = [
@@ -113,7 +123,7 @@ export default function Job({ argument }) {
   const isGone = job.error instanceof Problem && job.error.status === 404;
   return html`${job.error && !job.data && html`<${Head} title=${argument} />`}<${Loaded} of=${job}>${(/** @type {any} */ it) => html`
     <${Head} title=${it.name} actions=${html`<${Actions} job=${it} reload=${job.reload} />`}>
-      <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.state === "active" && it.next_fire_at && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job /></span>`}
+      <${Badge} state=${it.state} /><span title=${it.schedule}>${it.schedule_text || it.schedule}</span>${it.policy.calendars.length > 0 && html`<span>except as in <${Calendars} names=${it.policy.calendars} /></span>`}${it.state === "active" && it.next_fire_at && html`<span><span class="muted">next</span> <${When} at=${it.next_fire_at} zone=${it.trigger.tz} job /></span>`}
     </${Head}>
     ${it.why?.length > 0 && tab === "" && html`<ul class="why-job">${it.why.map((/** @type {string} */ each) => html`<li><${Sentence} text=${each} zone=${it.trigger.tz} job /></li>`)}</ul>`}
     <nav class="tabs" aria-label="parts">${tabs.map(([name, word]) => html`<a href=${to(`/jobs/${encodeURIComponent(argument)}`, { tab: name })} aria-current=${name === tab ? "page" : null}>${word}</a>`)}</nav>
