@@ -9,7 +9,7 @@ import pytest
 from backstage import OpenPage, Stage
 from playwright.sync_api import Route, ViewportSize, expect
 
-from mainspring.core.load.degradation import SHEDDING, Level
+from mainspring.core.load.degradation import REFUSING, Level
 
 pytestmark = pytest.mark.browser
 
@@ -159,14 +159,20 @@ def test_the_header_does_not_overlap_on_a_narrow_screen(open_page: OpenPage) -> 
 
 def test_the_banner_of_pressure_says_what_is_given_up(open_page: OpenPage, stage: Stage) -> None:
     def answer(route: Route) -> None:
-        level = {"degradation": "shedding", "given_up": Level(SHEDDING).given_up, "pressure": 1.2}
-        route.fulfill(json={**route.fetch().json(), **level})
+        level = {"degradation": "refusing", "given_up": Level(REFUSING).given_up, "pressure": 8.559}
+        route.fulfill(json={**route.fetch().json(), **level, "attention": []})
 
-    page = open_page("/settings")
+    page = open_page("/settings", viewport=NARROW)
     page.route("**/v1/overview", answer)
     page.goto(f"{stage.url}/ui/")
     banner = page.get_by_role("status").filter(has_text="Under pressure")
-    expect(banner).to_contain_text("Under pressure (1.2): runs of priorities 8 to 10 are skipped.")
+    expect(banner).to_contain_text("Under pressure, load is 8.6 times its limit: new work is refused, ")
+    expect(banner).to_contain_text("runs of priorities 8 to 10 are skipped.")
+    expect(page.locator(".verdict")).to_have_text(re.compile("Under pressure"))
+    text = banner.locator(".first")
+    assert text.evaluate("each => each.scrollHeight > each.clientHeight")  # Two lines, until more is asked for.
+    banner.get_by_role("button", name="more").click()
+    expect(text).to_have_count(0)
     page.unroute_all(behavior="wait")
 
 
@@ -280,6 +286,8 @@ def test_without_a_worker_not_all_is_well(open_page: OpenPage, stage: Stage) -> 
     page.route("**/v1/overview", answer)
     page.goto(f"{stage.url}/ui/")
     expect(page.locator(".verdict")).to_have_text(re.compile("No worker is running"))
+    expect(page.locator(".attention")).to_contain_text("mainspring worker APP")
+    expect(page.get_by_text("Nothing needs you")).to_have_count(0)
     page.unroute_all(behavior="wait")
 
 

@@ -86,18 +86,28 @@ function Header({ current }) {
 /** A session that ends within this time is announced. */
 const ENDING_MS = 300_000;
 
+/** One thing to say; a narrow screen shows two lines of it first.
+ * @param {{ text: string, path: string, name: string }} given */
+function Banner({ text, path, name }) {
+  const [isWhole, setWhole] = useState(false);
+  return html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span class=${isWhole ? "" : "first"}>${text}</span>${path && html`<a href=${to(path)}>${name}</a>`}${!isWhole && text.length > LONG_BANNER && html`<button class="plain rest" onClick=${() => setWhole(true)}>more</button>`}</div>`;
+}
+
+/** More than two lines of a narrow screen. */
+const LONG_BANNER = 90;
+
 /** What every page has to say first: no leader, no worker, degradation, an open breaker, a new version, an action that was interrupted. */
 function Banners() {
   const now = standing.value.data;
-  const texts = [];
-  if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster"]);
-  if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers"]);
-  if (now && now.degradation !== "normal") texts.push([`Under pressure (${now.pressure}): ${now.given_up}.`, "/queues"]);
-  for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster"]);
-  if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster"]);
+  const texts = /** @type {[string, string, string][]} */ ([]);
+  if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster", "cluster"]);
+  if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers", "workers"]);
+  if (now && now.degradation !== "normal") texts.push([`Under pressure, load is ${(now.pressure ?? 0).toFixed(1)} times its limit: ${(now.given_up ?? "").split(", ").reverse().join(", ")}.`, "", ""]);
+  for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster", "cluster"]);
+  if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster", "cluster"]);
   const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;
   const isOld = version.value !== (document.documentElement.dataset.version ?? "");
-  return html`${texts.map(([text, path]) => html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">▲</span><span>${text}</span><a href=${to(path)}>what this means</a></div>`)}
+  return html`${texts.map(([text, path, name]) => html`<${Banner} text=${text} path=${path} name=${name} />`)}
     ${left > 0 && left < ENDING_MS && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">◷</span><span>Your session ends in ${Math.ceil(left / 60_000)} m. What you typed stays when you sign in again.</span><button class="plain" onClick=${() => (signedOut.value = true)}>Sign in now</button></div>`}
     ${isOld && html`<div class="banner" role="status"><span class="glyph" aria-hidden="true">↻</span><span>The server has another version (${version.value}). What you typed stays until you reload.</span><button class="plain" onClick=${() => location.reload()}>Reload</button></div>`}`;
 }

@@ -3,7 +3,7 @@ import { html, useState } from "../html.js";
 import { length, lookOf } from "../draw/text.js";
 import { Badge, breakable, Empty, Head, Loaded, Meter, Sentence } from "../parts/page.js";
 import { Bars, Columns } from "../parts/chart.js";
-import { Counting, now, since, Spans, useCounting, When } from "../parts/when.js";
+import { Counting, lengthOf, now, since, Spans, useCounting, When } from "../parts/when.js";
 import { jobHref, jobNamed, place, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
@@ -41,7 +41,7 @@ function Cards({ all }) {
   const outcomes = [["succeeded", counts.succeeded], ["failed", counts.failed], ["missed", counts.missed]];
   return html`<div class="cards">
     <${Card} title="Leader" href=${to("/cluster")} figure=${leader ? html`<span title=${leader.owner}>${leads}</span>` : html`<${Badge} state="failed" word="none" />`}>
-      ${leader ? html`term ${leader.term}, began <${When} at=${leader.since} plain />` : "No node plans firings."}${all.degradation === "normal" ? "" : `; ${all.degradation}, pressure ${all.pressure}`}</${Card}>
+      ${leader ? html`term ${leader.term}, began <${When} at=${leader.since} plain />` : "No node plans firings"}</${Card}>
     <${Card} title="Workers" href=${to("/workers")} figure=${workers.active ? `${workers.active.toLocaleString("en-GB")} active` : html`<${Badge} state="failed" word="none" />`}>
       <${Meter} used=${workers.running} of=${workers.slots} /> ${workers.running} of ${workers.slots} slots busy${workers.known > workers.active ? ` · ${workers.known - workers.active} gone` : ""}</${Card}>
     <${Card} title="Waiting" href=${to("/queues")} figure=${`${written(counts.due)} due`}>
@@ -71,9 +71,10 @@ function Remedy({ cause, then }) {
   return null;
 }
 
-/** @param {{ causes: any[], failed: number, workers: number }} given */
-function Verdict({ causes, failed, workers }) {
+/** @param {{ causes: any[], failed: number, workers: number, level: string }} given */
+function Verdict({ causes, failed, workers, level }) {
   if (causes.length === 0 && workers === 0) return html`<span class="verdict"><${Badge} state="missed" word="No worker is running" /></span>`;
+  if (causes.length === 0 && level !== "normal") return html`<span class="verdict"><${Badge} state="missed" word="Under pressure" /></span>`;
   if (causes.length === 0) return html`<span class="verdict"><${Badge} state="succeeded" word="All is well" />${failed > 0 && html` <span class="muted">now; ${written(failed)} ${failed === 1 ? "run" : "runs"} failed in the last 24 hours</span>`}</span>`;
   const worst = causes.some((each) => lookOf(each.state).tone === "failed") ? "failed" : "missed";
   return html`<span class="verdict"><${Badge} state=${worst} word=${causes.length === 1 ? "1 thing needs attention" : `${causes.length} things need attention`} /></span>`;
@@ -86,9 +87,12 @@ function firstOf(causes) {
   return causes.filter(({ kind }) => (counts[kind] = (counts[kind] ?? 0) + 1) <= OF_A_KIND).slice(0, FEW);
 }
 
-/** @param {{ causes: any[], then: () => void }} given */
-function Attention({ causes, then }) {
+const NO_WORKER = { kind: "no-worker", state: "missed", name: "Workers", text: "None is running: no run starts.", remedy: "Start one with `mainspring worker APP`, or `mainspring up`." };
+
+/** @param {{ found: any[], workers: number, then: () => void }} given */
+function Attention({ found, workers, then }) {
   const [all, setAll] = useState(false);
+  const causes = workers ? found : [NO_WORKER, ...found];
   const shown = all ? causes : firstOf(causes);
   return html`<section class="panel"><header><h2>Needs attention</h2></header><div class="body">
     ${causes.length === 0
@@ -128,22 +132,27 @@ function Running({ all }) {
 function Due({ all }) {
   return all.next && html`<section class="panel"><header><h2>Next due</h2><a class="muted" href=${to("/jobs")}>all jobs</a></header><div class="body">
       ${all.next.length === 0 ? html`<${Empty} command=${FIRST_STEPS}>Nothing is scheduled yet. Start a worker, add a job, or submit a run:</${Empty}>` : html`<ul class="lines">${all.next.slice(0, FEW).map((/** @type {any} */ job) => html`<li>
-        <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} plain /></span></li>`)}</ul>`}</div></section>`;
+        <a href=${jobHref(job)}>${job.name}</a><span class="muted"><${When} at=${job.next_fire_at} /></span></li>`)}</ul>`}</div></section>`;
 }
+
+const ENDS = ["succeeded", "failed", "missed", "skipped", "cancelled"];
 
 /** @param {any} bucket */
 function wordsOf(bucket) {
-  const counts = ["succeeded", "failed", "missed", "skipped", "cancelled"].filter((state) => bucket[state]).map((state) => `${bucket[state]} ${state}`);
+  const counts = ENDS.filter((state) => bucket[state]).map((state) => `${bucket[state]} ${state}`);
   return `${new Date(bucket.at).toLocaleString("en-GB")}: ${counts.join(", ") || "nothing ended"}`;
 }
 
 function Outcomes() {
   const span = place.value.query.get("span") ?? "24h";
-  const tallies = useResource("/v1/tallies", { since: since(span), bucket: WIDTHS[span] ?? "1h", whole: true }, (news) => news.more || news.runs.size > 0);
+  const width = WIDTHS[span] ?? "1h";
+  const step = lengthOf(width);
+  const begin = new Date(Math.floor(Date.parse(since(span)) / step) * step).toISOString();  // A part of a period would look like an outage.
+  const tallies = useResource("/v1/tallies", { since: begin, bucket: width, whole: true }, (news) => news.more || news.runs.size > 0);
   const until = useCounting(tallies);
   return html`<section class="panel"><header><h2>Outcomes</h2><${Spans} chosen=${span} choices=${["1h", "24h", "7d"]} /></header><div class="body"><${Loaded} of=${tallies}>${(/** @type {Tallies} */ found) => {
     const late = found.items.map((each) => each.late_p99).filter((value) => typeof value === "number");
-    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} each=${WIDTH_NAMES[span] ?? "an hour"} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><${Counting} until=${until} />${(late.length > 0 || until === null) && html`<p class="muted">${late.length ? `in each bar, 99 of 100 runs began at most ${length(Math.max(...late) * 1000)} late` : "nothing has run in this span"}</p>`}`;
+    return html`<${Bars} buckets=${found.items} label="outcomes over time" words=${wordsOf} each=${WIDTH_NAMES[span] ?? "an hour"} ends=${[`${span.replace(/(\d)([hd])/, "$1 $2")} ago`, "now"]} /><ul class="legend">${ENDS.filter((state) => found.items.some((each) => /** @type {any} */ (each)[state])).map((state) => html`<li><${Badge} state=${state} /></li>`)}</ul><${Counting} until=${until} />${(late.length > 0 || until === null) && html`<p class="muted">${late.length ? `in each bar, 99 of 100 runs began at most ${length(Math.max(...late) * 1000)} late` : "nothing has run in this span"}</p>`}`;
   }}</${Loaded}></div></section>`;
 }
 
@@ -157,7 +166,7 @@ function Ahead() {
 
 export default function Overview() {
   const all = useStanding();
-  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} workers=${all.data.workers.active} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
+  return html`<${Head} title="Overview">${all.data && html`<${Verdict} causes=${all.data.attention} failed=${all.data.counts.failed} workers=${all.data.workers.active} level=${all.data.degradation} />`}</${Head}><${Loaded} of=${all}>${(/** @type {any} */ it) => html`
     <${Cards} all=${it} />
-    <div class="columns"><div class="stack"><${Attention} causes=${it.attention} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Running} all=${it} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
+    <div class="columns"><div class="stack"><${Attention} found=${it.attention} workers=${it.workers.active} then=${all.reload} /><${Failing} /></div><div class="stack"><${Outcomes} /><${Running} all=${it} /><${Ahead} /><${Due} all=${it} /></div></div>`}</${Loaded}>`;
 }
