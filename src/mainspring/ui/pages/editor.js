@@ -17,19 +17,28 @@ import { bodyOf, commandOf, FIRST, formOf, MORE, TIMEOUTS } from "./draft.js";
 const TYPING_MS = 150;
 const SHOWN = 12;
 const KINDS = [["cron", "cron"], ["every", "every"], ["run_at", "at"], ["after", "after jobs"], ["manual", "by hand"]];
+/** Without these there is no job. */
+const NEEDED = ["work", "value"];
+/** What a choice does, in words. @type {Record<string, [string, string][]>} */
+const CHOICES = {
+  misfire: [["once", "fire once for all (once)"], ["skip", "leave it out (skip)"], ["all", "fire each (all)"]],
+  overlap: [["allow", "run beside it (allow)"], ["forbid", "leave it out (forbid)"], ["queue", "wait for it (queue)"], ["replace", "cancel that one (replace)"]],
+  on_excluded: [["skip", "leave it out (skip)"], ["next_day", "move to the next day (next_day)"]],
+};
 /** Which fields of a request each input stands for. */
 const FIELDS = /** @type {Record<string, string[]>} */ ({
   value: ["schedule", "cron", "every", "run_at", "at", "after"], retries: ["retry", "retry.retries"], work: ["task", "command", "args"], timezone: ["tz"],
 });
 
-/** @param {{ name: keyof Form, label: string, form: Form, set: (form: Form) => void, faults: any[], hint?: string, options?: string[], area?: boolean, disabled?: boolean }} given */
+/** @param {{ name: keyof Form, label: string, form: Form, set: (form: Form) => void, faults: any[], hint?: string, options?: (string | [string, string])[], area?: boolean, disabled?: boolean }} given */
 function Field({ name, label, form, set, faults, hint, options, area, disabled }) {
   const fault = faults.find((each) => each.field === name || FIELDS[name]?.includes(each.field));
   const change = (/** @type {any} */ event) => set({ ...form, [name]: event.target.value });
   const words = { id: name, value: form[name], disabled, "aria-invalid": !!fault, "aria-describedby": fault ? `${name}-fault` : null };
+  const placeholder = hint ? `${NEEDED.includes(name) ? "" : "none, "}e.g. ${hint}` : "";
   const control = options
-    ? html`<select ...${words} onChange=${change}>${options.map((each) => html`<option>${each}</option>`)}</select>`
-    : area ? html`<textarea ...${words} rows="3" spellcheck="false" onInput=${change} placeholder=${hint ?? ""}></textarea>` : html`<input ...${words} onInput=${change} placeholder=${hint ?? ""} />`;
+    ? html`<select ...${words} onChange=${change}>${options.map((each) => [each].flat()).map(([value, word = value]) => html`<option value=${value}>${word}</option>`)}</select>`
+    : area ? html`<textarea ...${words} rows="3" spellcheck="false" onInput=${change} placeholder=${placeholder}></textarea>` : html`<input ...${words} onInput=${change} placeholder=${placeholder} />`;
   return html`<div class="field"><label for=${name}>${label}</label>${control}${fault && html`<span class="fault" id=${`${name}-fault`}>${fault.fault}${fault.remedy ? `: ${fault.remedy}` : ""}</span>`}</div>`;
 }
 
@@ -119,8 +128,8 @@ export function Editor({ job, first, done }) {
         ${form.kindOfWork === "task" && html`<${Field} name="args" label="Arguments as JSON" area hint='{"video": "v1"}' ...${given} />`}</fieldset>
       <fieldset><legend>When</legend><div class="choices" role="radiogroup" aria-label="kind of schedule">${KINDS.map(([kind, word]) => html`<label><input type="radio" name="kind" checked=${form.kind === kind} onChange=${() => given.set({ ...form, kind, value: "" })} />${word}</label>`)}</div>
         ${form.kind !== "manual" && html`<div class="two"><${Field} name="value" label=${form.kind === "after" ? "Jobs, with commas" : "Expression"} hint=${HINTS[form.kind]} ...${given} />${form.kind === "cron" && html`<${Field} name="timezone" label="Zone" ...${given} />`}</div>`}
-        <div class="two"><${Field} name="calendars" label="Calendars, with commas" hint="holidays" ...${given} /><${Field} name="on_excluded" label="On an excluded day" options=${["skip", "next_day"]} ...${given} /></div></fieldset>
-      <fieldset><legend>What if</legend><div class="two"><${Field} name="misfire" label="It is late" options=${["once", "skip", "all"]} ...${given} /><${Field} name="overlap" label="It still runs" options=${["allow", "forbid", "queue", "replace"]} ...${given} />
+        <div class="two"><${Field} name="calendars" label="Calendars, with commas" hint="holidays" ...${given} /><${Field} name="on_excluded" label="On an excluded day" options=${CHOICES.on_excluded} ...${given} /></div></fieldset>
+      <fieldset><legend>What if</legend><div class="two"><${Field} name="misfire" label="If an instant was missed" options=${CHOICES.misfire} ...${given} /><${Field} name="overlap" label="If the run before still runs" options=${CHOICES.overlap} ...${given} />
         <${Field} name="retries" label="Retries" ...${given} /><${Field} name="timeout" label="Timeout" hint="10m" ...${given} />${options(TIMEOUTS)}
         <${Field} name="queue" label="Queue" ...${given} /><${Field} name="priority" label="Priority" ...${given} /><${Field} name="tags" label="Tags, with commas" ...${given} /></div></fieldset>
       <details class="folded" open=${MORE.some(({ name }) => form[name] !== FIRST[name])}><summary>More options</summary><fieldset><legend class="hidden-text">More options</legend><div class="two">${options(MORE)}</div></fieldset></details>

@@ -14,6 +14,9 @@ import { bodyOf, FIRST, formOf } from "./draft.js";
 const WEEK_MS = 7 * 86_400_000;
 const TOOK = { given: "Each run takes as long as you say", history: "Each run takes as long as those before it", unknown: "No run is known, so each takes no time" };
 
+/** The outcomes of what has not happened. @type {Record<string, string>} */
+const WOULD = { succeeded: "would run", missed: "would be missed", skipped: "would be skipped", cancelled: "would be cancelled", late: "would run late" };
+
 /** An hour of a night in the span, as it is to be written.
  * @param {string} span @param {number} hour */
 function exampleAt(span, hour) {
@@ -53,9 +56,9 @@ function Outcome({ found, kind, zone }) {
   if (!found.items.length) return html`<p>It would not fire in this span.</p>`;
   const grid = gridOf([...found.items].sort((one, other) => Date.parse(one.fire_at) - Date.parse(other.fire_at)), kind, zone);
   const chosen = grid.rows.flatMap((row) => row.cells).find((cell) => cell && !cell.band && cell.firings.some((each) => each.fire_at === at)) ?? null;
-  return html`<p class="row">${counts.map(([outcome, count]) => html`<${Badge} state=${outcome} word=${`${count.toLocaleString("en-GB")} ${lookOf(outcome).word}`} />`)}</p>
+  return html`<p class="row">${counts.map(([outcome, count]) => html`<${Badge} state=${outcome} word=${`${count.toLocaleString("en-GB")} ${WOULD[outcome] ?? lookOf(outcome).word}`} />`)}</p>
     <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {any} */ cell) => choose(cell.firings[0].fire_at)} label="simulated ledger" />
-    ${chosen && html`<ul class="lines" aria-label="the simulated instant">${chosen.firings.slice(0, 5).map((each) => html`<li><span><${When} at=${each.fire_at} zone=${zone} job /> <${Badge} state=${each.outcome} /></span><span>${each.reason}</span></li>`)}</ul>`}
+    ${chosen && html`<ul class="lines" aria-label="the simulated instant">${chosen.firings.slice(0, 5).map((each) => html`<li><span><${When} at=${each.fire_at} zone=${zone} job /> <${Badge} state=${each.outcome} word=${WOULD[each.outcome]} /></span><span>${each.reason}</span></li>`)}</ul>`}
     <p class="muted">${TOOK[found.took]}${found.took_s !== null ? `, usually ${length(found.took_s * 1000)}` : ""}. At most ${found.most_at_once} at once${found.longest_wait_s > 0 ? `, the longest wait is ${length(found.longest_wait_s * 1000)}` : ""}.
       ${found.load && html` Where most start beside it, <${When} at=${found.load.at} />: ${found.load.others + found.load.starts} starts instead of ${found.load.others}; ${found.load.busy.toFixed(1)} of ${found.load.capacity} slots busy.`}${found.partial && " Only a part is shown: the span has too many instants."}</p>`;
 }

@@ -3,7 +3,7 @@ import { html } from "../html.js";
 import { write } from "./json.js";
 
 /** Every change changes these. */
-const BOOKKEEPING = ["job_id", "version", "created_at", "updated_at"];
+const BOOKKEEPING = ["job_id", "version", "created_at", "updated_at", "next_fire_at", "state"];
 
 /** @param {any} before @param {any} after */
 export function difference(before, after) {
