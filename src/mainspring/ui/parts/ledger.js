@@ -232,7 +232,7 @@ export function Ledger({ job }) {
         <${GridTable} grid=${grid} chosen=${chosen} choose=${(/** @type {Cell} */ cell) => (refine({ at: cell.firings[0].fire_at }), requestAnimationFrame(showChosen))} />
         <div class="spread"><ul class="legend">${LEGEND.map((each) => html`<li>${Badge({ state: each })}</li>`)}</ul><span class="row">${grid.shape === "days" && html`<a href=${to(place.value.path, { ahead: isYear ? "" : "1y" })}>${isYear ? "two weeks ahead" : "a year ahead"}</a>`}<span class="muted">${zone}</span></span></div>
         ${past.more && html`<button class="plain" onClick=${past.more}>Show earlier</button>`}</div></section>
-      <div class="stack">${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
+      <div class="stack">${chosen && html`<section class="panel" aria-label="the chosen instant"><ul class="body stack">${chosen.firings.slice(0, 20).map((each) => html`<${Chosen} key=${each.fire_at} firing=${each} job=${job} then=${past.reload} />`)}</ul></section>`}
       <${Spread} job=${job} /></div></div>`}</${Loaded}>`;
 }
 
