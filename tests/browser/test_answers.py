@@ -116,6 +116,30 @@ def test_all_that_match_are_acted_on_with_a_dry_run_first(open_page: OpenPage, s
     until(lambda: stage.ask("GET", "/v1/runs:count", params={"queue": "shelf", "state": "cancelled"})["count"] == 150)
 
 
+def test_all_that_match_are_those_of_the_span_that_is_shown(open_page: OpenPage, stage: Stage) -> None:
+    """The list of a tab shows a day unless it is told otherwise, and kinds of failure those of the page's filters."""
+    sent: list[dict[str, Any]] = []
+
+    def refuse(route: Route) -> None:
+        sent.append(route.request.post_data_json)
+        route.fulfill(json={"matched": 1, "done": 0, "runs": {}, "refused": {}, "next": None})
+
+    page = open_page("/settings")
+    page.route("**/v1/runs:act", refuse)
+    page.goto(f"{stage.url}/ui/runs?state=failed")
+    page.get_by_label("select all shown").check()
+    page.get_by_role("button", name="Select all that match").click()
+    page.get_by_role("button", name="Retry", exact=True).click()
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile(r"run act retry --state failed --since 20\S+ --yes"))
+    page.goto(f"{stage.url}/ui/failures?span=30d&job=etl-nightly")
+    page.locator(".failure").get_by_role("button", name="Retry").click()
+    expect(page.get_by_role("dialog")).to_contain_text(re.compile("--job etl-nightly --since 20"))
+    day, month = (datetime.now(UTC) - datetime.fromisoformat(each.pop("since")) for each in sent)
+    assert (round(day / timedelta(days=1)), round(month / timedelta(days=1))) == (1, 30)
+    assert sent[0] == {"action": "retry", "state": ["failed"], "dry_run": True}
+    assert (sent[1]["job"], sent[1]["state"]) == ("etl-nightly", ["failed"])
+
+
 def test_an_action_that_a_reload_interrupts_can_be_continued(open_page: OpenPage, stage: Stage) -> None:
     stage.ask("POST", "/v1/runs:batch", json={"runs": [{"task": "encode", "queue": "attic", "args": {"video": f"a{n}"}}
                                                        for n in range(30)]})  # fmt: skip

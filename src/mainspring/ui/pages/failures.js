@@ -17,23 +17,24 @@ import { RUN_COLUMNS } from "./runs.js";
 
 const FILTERS = ["job", "task"];
 
-/** @param {ErrorGroup} group @param {() => void} then */
-function retry(group, then) {
-  askForAll("runs", "retry", { error: group.error, state: ["failed"] }, `failed with ${group.type || group.message}`, then);
+/** @param {ErrorGroup} group @param {Record<string, string | undefined>} filter what the list is narrowed to @param {() => void} then */
+function retry(group, filter, then) {
+  const set = Object.fromEntries(Object.entries(filter).filter(([, value]) => value));
+  askForAll("runs", "retry", { error: group.error, state: ["failed"], ...set }, `failed with ${group.type || group.message}`, then);
 }
 
 /** The beginning of the trend: at least a day ago.
  * @param {string} span */
 const beginning = (span) => ({ "7d": "7 d ago", "30d": "30 d ago" })[span] ?? "24 h ago";
 
-/** @param {{ group: ErrorGroup, span: string, then: () => void }} given */
-function Group({ group, span, then }) {
+/** @param {{ group: ErrorGroup, span: string, filter: Record<string, string | undefined>, then: () => void }} given */
+function Group({ group, span, filter, then }) {
   return html`<section class="panel failure"><div class="body">
     <div class="what"><h2 class="clamp" title=${group.message}><a href=${to(`/failures/${group.error}`)}><span class="s-failed">${group.type}</span> ${group.message}</a></h2>
       <p class="muted">${group.place && html`at <span class="mono">${group.place}</span> · `}first <${When} at=${group.first_at} plain />, last <a href=${to(`/runs/${group.last_run}`)}><${When} at=${group.last_at} plain /></a></p></div>
     <div>${Trend({ counts: group.trend, label: `in equal periods since ${beginning(span)}: ${group.trend.join(", ")}` })}<p class="ends muted"><span>${beginning(span)}</span><span>now</span></p></div>
     <span class="figure">${group.count.toLocaleString("en-GB")} <small>${group.count === 1 ? "run" : "runs"}${group.job_count > 0 && ` of ${group.job_count} ${group.job_count === 1 ? "job" : "jobs"}`}</small></span>
-    ${may("runs:control") && html`<button onClick=${() => retry(group, then)}>Retry</button>`}</div></section>`;
+    ${may("runs:control") && html`<button onClick=${() => retry(group, { ...filter, since: since(span) }, then)}>Retry</button>`}</div></section>`;
 }
 
 /** @param {{ group: string }} given */
@@ -45,7 +46,7 @@ function Story({ group }) {
   const controls = may("runs:control");
   const sample = runs.rows[0]?.run_id;
   return html`<${Loaded} of=${story}>${(/** @type {ErrorStory} */ it) => html`
-    <${Head} title=${it.type || it.message} actions=${controls && html`${sample && html`<button onClick=${() => askForRun(sample, "retry", done)}>Retry one first</button>`}<button onClick=${() => retry(it, done)}>Retry all that failed so</button>`}>
+    <${Head} title=${it.type || it.message} actions=${controls && html`${sample && html`<button onClick=${() => askForRun(sample, "retry", done)}>Retry one first</button>`}<button onClick=${() => retry(it, {}, done)}>Retry all that failed so</button>`}>
       ${it.type && html`<span>${it.message}</span>`}</${Head}>
     <div class="columns first"><section class="panel"><header><h2>What it affects</h2></header><div class="body"><dl class="facts">
         <dt>Runs</dt><dd>${it.count.toLocaleString("en-GB")}</dd><dt>Place</dt><dd class="mono">${it.place || "unknown"}</dd>
@@ -78,6 +79,6 @@ function Groups() {
       ${FILTERS.map((name) => html`<input aria-label=${name} placeholder=${name} value=${filter[name] ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value.trim() })} />`)}</div>
     <${Counting} until=${until} />
     <${Loaded} of=${groups}>${() => groups.rows.length
-      ? html`<div class="stack">${groups.rows.map((/** @type {ErrorGroup} */ each) => html`<${Group} key=${each.error} group=${each} span=${span} then=${groups.reload} />`)}${groups.more && html`<button onClick=${groups.more}>Show more</button>`}</div>`
+      ? html`<div class="stack">${groups.rows.map((/** @type {ErrorGroup} */ each) => html`<${Group} key=${each.error} group=${each} span=${span} filter=${filter} then=${groups.reload} />`)}${groups.more && html`<button onClick=${groups.more}>Show more</button>`}</div>`
       : until === null && html`<${Empty}>No run${isNarrow ? " that matches" : ""} has failed for good in this span.${isNarrow && html` <a href=${to("/failures", { span })}>Clear the filter</a>`}</${Empty}>`}</${Loaded}>`;
 }

@@ -80,7 +80,7 @@ function Bulk({ chosen, filter, isWhole, done }) {
   const selection = all ? { ...rest, ...(rest.state ? { state: [rest.state] } : {}) } : { run_ids: [...chosen] };
   const act = (/** @type {string} */ verb) => askForAll("runs", verb, selection, all ? "all that match" : "selected", done);
   return html`<span>${all ? "all that match selected" : `${chosen.size} selected`}</span>
-    ${!all && !id && isWhole && Object.keys(rest).length > 0 && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
+    ${!all && !id && isWhole && html`<button class="plain" onClick=${() => setAll(true)}>Select all that match</button>`}
     ${!UNENDED.includes(filter.state) && html`<button onClick=${() => act("retry")}>Retry</button>`}${(!filter.state || UNENDED.includes(filter.state)) && html`<button class="danger" onClick=${() => act("cancel")}>Cancel</button>`}`;
 }
 
@@ -118,7 +118,8 @@ export default function Runs() {
   const cols = place.value.query.get("cols");
   const columns = columnsOf(cols);
   const kept = { q: words, cols, since: isUsual ? "" : place.value.query.get("since") };
-  const query = { limit: 100, fields: "row", ...filter, ...(isBounded ? usual : {}) };
+  const bounds = { ...filter, ...(isBounded ? usual : {}) };
+  const query = { limit: 100, fields: "row", ...bounds };
   const runs = usePages("/v1/runs", query, (news) => news.more || news.runs.size > 0);
   const [chosen, setChosen] = useState(new Set());
   const done = () => {
@@ -138,7 +139,7 @@ export default function Runs() {
       ${isBounded && html`<span class="chip"><code>since:${USUAL}</code><a href=${to("/runs", { ...kept, state: tab, since: "all" })} aria-label="show runs of all time">✕</a></span>`}
       <${Columns} shown=${columns} />
       <${Fresh} of=${runs} />
-      <${Bulk} chosen=${chosen} filter=${filter} isWhole=${chosen.size >= runs.rows.length} done=${done} />
+      <${Bulk} chosen=${chosen} filter=${bounds} isWhole=${Object.keys(filter).length > 0 && chosen.size >= runs.rows.length} done=${done} />
     </div>
     <${Loaded} of=${runs}>${() => runs.rows.length
       ? html`<${Table} label="runs" columns=${columns} rows=${runs.rows} id=${(/** @type {any} */ run) => run.run_id} href=${runHref} more=${runs.more}
