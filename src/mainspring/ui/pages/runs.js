@@ -97,8 +97,15 @@ function useCounts(filter, isUsual) {
     if (filter.error || filter.id) return;
     const abort = new AbortController();
     const words = Object.fromEntries(Object.entries(filter).filter(([name]) => !UNCOUNTED.includes(name)));
-    const count = async (/** @type {string} */ state) => [state, (await get("/v1/runs:count", { ...words, ...(isUsual ? usualSince(state) : {}), state }, abort.signal)).count];
-    Promise.all(TABS.filter(Boolean).map(count)).then((counts) => set({ key, counts: Object.fromEntries(counts) }), () => {});  // The list says what is wrong with the filter.
+    const countOf = async (/** @type {string} */ state) => (await get("/v1/runs:count", { ...words, ...(isUsual ? usualSince(state) : {}), state }, abort.signal)).count;
+    const countAll = async () => {
+      for (const state of TABS.filter(Boolean)) {  // One after another: a busy server serves few at once.
+        const count = await countOf(state).catch(() => null);  // The list says what is wrong with the filter.
+        if (abort.signal.aborted) return;
+        if (count !== null) set((old) => ({ key, counts: { ...(old.key === key ? old.counts : {}), [state]: count } }));
+      }
+    };
+    countAll();
     return () => abort.abort();
   }, [key]);
   return found.key === key ? found.counts : {};
