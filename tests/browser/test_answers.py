@@ -62,7 +62,7 @@ def test_failures_of_one_job_and_a_sample_that_is_retried_first(open_page: OpenP
     page.get_by_label("job").fill("etl-nightly")
     page.get_by_label("job").press("Enter")
     expect(panels).to_have_count(1)
-    expect(panels).to_contain_text(re.compile(r"ConnectionError.* of 1 job", re.S))
+    expect(panels).to_contain_text(re.compile(r"ConnectionError.* runs?, 1 job", re.S))
     page.get_by_role("link", name=re.compile("ConnectionError")).click()
     first = page.get_by_role("table", name="runs that failed so").locator("[data-row]").first.get_attribute("data-row")
     page.get_by_role("button", name="Retry one first").click()

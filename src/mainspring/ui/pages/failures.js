@@ -6,7 +6,7 @@ import { Trend } from "../parts/chart.js";
 import { usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
-import { Counting, since, Spans, useCounting, When } from "../parts/when.js";
+import { Counting, since, Spans, useCounting, When, zoneOf } from "../parts/when.js";
 import { jobNamed, place, refine, runHref, to } from "../router.js";
 import { may } from "../state/me.js";
 import { useResource } from "../state/resource.js";
@@ -27,13 +27,22 @@ function retry(group, filter, then) {
  * @param {string} span */
 const beginning = (span) => ({ "7d": "7 d ago", "30d": "30 d ago" })[span] ?? "24 h ago";
 
+/** Whether what is counted of a kind began before the span: it is listed if it came again within it.
+ * @param {ErrorGroup} group @param {string} span */
+const isOlder = (group, span) => Date.parse(group.first_at) < Date.parse(since(span));
+
+/** @param {string} at */
+function dayOf(at) {
+  return new Intl.DateTimeFormat("en-GB", { timeZone: zoneOf(), day: "numeric", month: "short", year: "numeric" }).format(new Date(at));
+}
+
 /** @param {{ group: ErrorGroup, span: string, filter: Record<string, string | undefined>, then: () => void }} given */
 function Group({ group, span, filter, then }) {
   return html`<section class="panel failure"><div class="body">
     <div class="what"><h2 class="clamp" title=${group.message}><a href=${to(`/failures/${group.error}`)}><span class="s-failed">${group.type}</span> ${group.message}</a></h2>
       <p class="muted">${group.place && html`at <span class="mono">${group.place}</span> · `}first <${When} at=${group.first_at} plain />, last <a href=${to(`/runs/${group.last_run}`)}><${When} at=${group.last_at} plain /></a></p></div>
     <div>${Trend({ counts: group.trend, label: `in equal periods since ${beginning(span)}: ${group.trend.join(", ")}` })}<p class="ends muted"><span>${beginning(span)}</span><span>now</span></p></div>
-    <span class="figure">${group.count.toLocaleString("en-GB")} <small>${group.count === 1 ? "run" : "runs"}${group.job_count > 0 && ` of ${group.job_count} ${group.job_count === 1 ? "job" : "jobs"}`}</small></span>
+    <span class="figure">${group.count.toLocaleString("en-GB")} <small>${group.count === 1 ? "run" : "runs"}${group.job_count > 0 && `, ${group.job_count} ${group.job_count === 1 ? "job" : "jobs"}`}</small>${isOlder(group, span) && html`<small class="since">since ${dayOf(group.first_at)}</small>`}</span>
     ${may("runs:control") && html`<button onClick=${() => retry(group, { ...filter, since: since(span) }, then)}>Retry</button>`}</div></section>`;
 }
 
@@ -74,7 +83,7 @@ function Groups() {
   const groups = usePages("/v1/errors", { since: since(span), limit: 50, ...filter }, (news) => news.more || news.runs.size > 0);
   const until = useCounting(groups);
   const runs = groups.rows.reduce((sum, each) => sum + each.count, 0);
-  return html`<${Head} title="Failures">${groups.data && (groups.rows.length > 0 || until === null) && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error, ${runs.toLocaleString("en-GB")} failed ${runs === 1 ? "run" : "runs"} in all</span>`}</${Head}>
+  return html`<${Head} title="Failures">${groups.data && (groups.rows.length > 0 || until === null) && html`<span class="muted">${groups.rows.length}${groups.more ? "+" : ""} ${groups.rows.length === 1 ? "kind" : "kinds"} of error, ${runs.toLocaleString("en-GB")} failed ${runs === 1 ? "run" : "runs"} in all${groups.rows.some((each) => isOlder(each, span)) ? ", also before this span" : ""}</span>`}</${Head}>
     <div class="toolbar"><${Spans} chosen=${span} />
       ${FILTERS.map((name) => html`<input aria-label=${name} placeholder=${name} value=${filter[name] ?? ""} onChange=${(/** @type {any} */ e) => refine({ [name]: e.target.value.trim() })} />`)}</div>
     <${Counting} until=${until} />
