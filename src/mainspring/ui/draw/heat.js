@@ -1,4 +1,4 @@
-/** The heat map of a load: rows of hours by the clock of a zone, columns of periods. A day of a clock change has 23 or 25 rows. */
+/** The heat map of a load, by the clock of a zone: rows of hours, or of days if a period is an hour. A day of a clock change has 23 or 25 hours. */
 
 /** @typedef {{ at: string, starts: number, busy: number }} Bucket */
 /** @typedef {{ label: string, cells: (Bucket | null)[] }} HeatRow */
@@ -28,10 +28,33 @@ function shiftOf(offset) {
   return ((sign === "-" ? 60 - Number(minutes) : Number(minutes)) % 60) * 60_000;
 }
 
-/** One row per hour that passes, so that an hour that the clock shows twice has two rows. A row whose offset differs from the one before says so.
+/** Rows of hours with columns of shorter periods; of hours, rows of days.
  * @param {Bucket[]} buckets in order @param {number} width of a bucket in milliseconds @param {string} zone @returns {{ columns: string[], rows: HeatRow[] }} */
 export function heatOf(buckets, width, zone) {
-  const perRow = Math.max(Math.round(HOUR / width), 1);
+  return width < HOUR ? hoursOf(buckets, width, zone) : daysOf(buckets, zone);
+}
+
+/** One row per day. An hour that the clock shows twice has two columns, of which the second names its offset; one that it skips has an empty cell.
+ * @param {Bucket[]} buckets in order, each of an hour @param {string} zone @returns {{ columns: string[], rows: HeatRow[] }} */
+function daysOf(buckets, zone) {
+  const days = /** @type {{ label: string, cells: Map<string, Bucket> }[]} */ ([]);
+  const columns = new Map(Array.from({ length: 24 }, (_, n) => [String(n).padStart(2, "0"), String(n).padStart(2, "0")]));
+  for (const bucket of buckets) {
+    const text = hourText(Date.parse(bucket.at), zone, true);
+    if (days.at(-1)?.label !== text.day) days.push({ label: text.day, cells: new Map() });
+    const { cells } = days[days.length - 1];
+    const column = cells.has(text.hour) ? `${text.hour} again` : text.hour;
+    if (column !== text.hour) columns.set(column, `${text.hour} ${text.offset}`);
+    cells.set(column, bucket);
+  }
+  const names = [...columns.keys()].sort();
+  return { columns: names.map((name) => columns.get(name) ?? name), rows: days.map(({ label, cells }) => ({ label, cells: names.map((name) => cells.get(name) ?? null) })) };
+}
+
+/** One row per hour that passes, so that an hour that the clock shows twice has two rows. A row whose offset differs from the one before says so.
+ * @param {Bucket[]} buckets in order @param {number} width of a bucket in milliseconds @param {string} zone @returns {{ columns: string[], rows: HeatRow[] }} */
+function hoursOf(buckets, width, zone) {
+  const perRow = Math.round(HOUR / width);
   /** @type {Map<string, HeatRow>} */
   const rows = new Map();
   let offset = "";
