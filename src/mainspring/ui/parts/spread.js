@@ -62,12 +62,14 @@ export function SpreadPanel({ body, done }) {
         if (refused.length) throw new Error(`${it.edits.length - refused.length} of ${it.edits.length} moved. Refused: ${refused.slice(0, MOST_REFUSALS).join("; ")}${refused.length > MOST_REFUSALS ? " …" : ""}`);
       },
     });
+  const isSame = found !== null && found.edits.length > 1 && found.edits.every((each) => each.reason && each.reason === found.edits[0].reason);
   return html`<section class="panel" aria-label="spread"><header><h2>Flatten the peak</h2></header><div class="body stack">
     <div class="row"><label for="within">Jobs may move by up to</label><select id="within" value=${within} onChange=${(/** @type {any} */ e) => (setFound(null), setWithin(e.target.value))}>${SPANS.map((each) => html`<option value=${each}>${spaced(each)}</option>`)}</select><button disabled=${busy} onClick=${look}>Propose</button></div>
     ${problem && html`<${Trouble} error=${problem} />`}
     ${found && (found.edits.length === 0 ? html`<p>${found.staying.length ? "None of the jobs at the peak may move." : "No job needs to move: the starts are spread well."}</p>` : html`<p class="sentence">${found.edits.length.toLocaleString("en-GB")} jobs move: the fullest minute falls from ${found.before?.starts.toLocaleString("en-GB")} to ${found.after?.starts.toLocaleString("en-GB")} starts.</p>
-      ${found.before && html`<p class="muted">The peak was <${When} at=${found.before.at} />.${found.partial ? " There are too many jobs to look at each: this is a part." : ""}</p>`}
-      <${Table} label="proposed edits" columns=${EDITS} rows=${found.edits.slice(0, SHOWN)} id=${(/** @type {Edit} */ it) => it.job} />
+      ${found.before && html`<p class="muted">The fullest minute is <${When} at=${found.before.at} />.${found.partial ? " There are too many jobs to look at each: this is a part." : ""}</p>`}
+      ${isSame && html`<p class="muted">Why they may move: <${Sentence} text=${found.edits[0].reason} /></p>`}
+      <${Table} label="proposed edits" columns=${isSame ? EDITS.slice(0, -1) : EDITS} rows=${found.edits.slice(0, SHOWN)} id=${(/** @type {Edit} */ it) => it.job} />
       ${found.edits.length > SHOWN && html`<p class="muted">and ${(found.edits.length - SHOWN).toLocaleString("en-GB")} more</p>`}
       ${may("jobs:write") ? html`<div class="row"><button class="primary" onClick=${() => confirm(found)}>Apply to ${found.edits.length.toLocaleString("en-GB")}</button></div>` : html`<${Command} line=${`mainspring load --spread --within ${within} --apply`} />`}`)}
     ${found && found.staying.length > 0 && html`<p class="muted">${found.staying.length.toLocaleString("en-GB")} of the peak stay, for instance ${found.staying.slice(0, 3).map((each, n) => html`${n ? "; " : ""}${each.job}: ${each.reason}`)}.</p>`}</div></section>`;
