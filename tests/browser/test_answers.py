@@ -188,6 +188,29 @@ def test_the_load_ahead_shows_its_peak_and_the_jobs_of_it(open_page: OpenPage, s
     expect(page).to_have_url(re.compile("at=20"))
 
 
+def test_the_load_ahead_states_no_more_than_is_known_and_marks_what_does_not_fit(
+    open_page: OpenPage, stage: Stage
+) -> None:
+    figures = {"00": (9, 0.5), "05": (1, 7.5), "10": (2, 0.0)}
+    items = [{"at": f"2027-01-12T00:{minute}:00Z", "starts": starts, "busy": busy}
+             for minute, (starts, busy) in figures.items()]  # fmt: skip
+    planned = {"items": items, "bucket": "5m", "capacity": 4, "jobs": 12, "peak": items[0], "quiet": []}
+    page = open_page("/settings", timezone_id="UTC")
+    page.route("**/v1/load?*", lambda route: route.fulfill(json={**planned, "partial": "queue" in route.request.url}))
+    page.goto(f"{stage.url}/ui/load")
+    main, chosen = page.locator("main"), page.locator(".heat [aria-pressed=true]")
+    expect(main).to_contain_text(re.compile("Peak of 5 minutes .*00:00:00.*: 9 starts, 0.5 of 4 slots busy"))
+    expect(page.get_by_text("▲")).to_have_count(0)
+    page.get_by_role("link", name="busy slots").click()
+    expect(main).to_contain_text(
+        re.compile("Most slots are busy in 5 minutes .*00:05:00.*: 7.5 slots busy of 4, 1 starts")
+    )
+    expect(chosen).to_have_text("▲")
+    page.goto(f"{stage.url}/ui/load?queue=gpu")
+    expect(main).to_contain_text(re.compile(r"Cut short .*Peak of 5 minutes .*: at least 9 starts · at least 12 jobs"))
+    expect(main).not_to_contain_text("slots busy of")
+
+
 def test_the_past_day_stands_beside_the_coming_one(open_page: OpenPage, stage: Stage) -> None:
     page = open_page("/load")
     page.get_by_role("link", name="past", exact=True).click()
