@@ -176,7 +176,7 @@ def test_a_run_is_submitted_by_a_form_that_fits_its_task_and_by_its_command(open
     newest = stage.ask("GET", "/v1/runs", params={"task": "exact", "limit": 1})["items"][0]
     assert (newest["args"], newest["priority"]) == ({"number": BEYOND}, 2)
     assert newest["run_id"] != first["run_id"]
-    page.get_by_role("link", name="Copy as new run").click()
+    page.get_by_role("link", name="Run again").click()
     expect(page.get_by_label("Arguments as JSON")).to_have_value(f'{{\n  "number": {BEYOND}\n}}')
 
 

@@ -419,6 +419,22 @@ def test_a_failed_run_is_retried_with_a_thumb(open_page: OpenPage, stage: Stage)
     assert [each["retry_of"] for each in newest].count(run["run_id"]) == 1
 
 
+def test_a_run_under_way_shows_its_attempt_and_tabs_are_counted_each_for_itself(
+    open_page: OpenPage, stage: Stage
+) -> None:
+    run = stage.ask("POST", "/v1/runs", json={"task": "hold", "queue": "default"})["run_id"]
+    stage.ended(run, ["running"])
+    page = open_page("/settings", expects_faults=True)
+    page.route("**/v1/runs:count*state=blocked*", lambda route: route.fulfill(status=503, json={"detail": "busy"}))
+    page.goto(f"{stage.url}/ui/runs?q=task:hold&state=running")
+    row = page.locator(f"[data-row='{run}']")
+    expect(row.locator("[data-label=Attempt]")).to_have_text("1")
+    expect(page.locator(".tabs a", has_text="running").locator(".tally")).to_be_visible()
+    page.goto(f"{stage.url}/ui/runs/{run}")
+    expect(page.get_by_text(re.compile("Attempt 1 runs since .*ago"))).to_be_visible()
+    stage.ask("POST", f"/v1/runs/{run}/cancel", json={})
+
+
 def test_what_is_not_there_says_so(open_page: OpenPage) -> None:
     page = open_page("/jobs/nothing-of-the-kind", expects_faults=True)
     expect(page.get_by_role("alert")).to_contain_text("nothing-of-the-kind")

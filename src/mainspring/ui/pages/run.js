@@ -24,12 +24,13 @@ const ENDED = ["succeeded", "failed", "cancelled", "skipped"];
 function Actions({ run, reload }) {
   const ended = ENDED.includes(run.state);
   const why = may("runs:control") ? "" : "needs runs:control";
+  const again = run.state === "succeeded" ? "Run again" : "Copy as new run";  // The server retries what did not succeed.
   return html`
     <button onClick=${() => copy(run.run_id)}>Copy id</button>
-    ${may("runs:submit") ? html`<a class="button" href=${to("/new-run", { from: run.run_id })}>Copy as new run</a>` : html`<button disabled title="needs runs:submit">Copy as new run</button>`}
-    ${ended
+    ${may("runs:submit") ? html`<a class="button" href=${to("/new-run", { from: run.run_id })}>${again}</a>` : html`<button disabled title="needs runs:submit">${again}</button>`}
+    ${run.state !== "succeeded" && (ended
       ? html`<button class=${run.state === "failed" ? "primary" : ""} disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "retry", reload)}>Retry</button>`
-      : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "cancel", reload)}>Cancel</button>`}`;
+      : html`<button class="danger" disabled=${!!why} title=${why} onClick=${() => askForRun(run.run_id, "cancel", reload)}>Cancel</button>`)}`;
 }
 
 /** @param {{ run: any }} given */
@@ -100,9 +101,10 @@ function Facts({ run }) {
 function Story({ run }) {
   const attempts = useResource(`/v1/runs/${run.run_id}/attempts`, undefined, (news) => news.runs.has(run.run_id));
   const isUntried = ENDED.includes(run.state) && run.attempt === 0;
-  const tries = html`<section class="panel"><header><h2>${isUntried ? "Why it did not run" : run.state === "failed" ? "Why it failed" : "Attempts"}</h2>${run.state === "failed" && html`<a class="muted" href=${to("/failures", run.job ? { job: run.job } : { task: run.task })}>all failures of this ${run.job ? "job" : "task"}</a>`}</header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
+  const isAwaited = !ENDED.includes(run.state) && run.state !== "running" && run.attempt === 0;
+  const tries = !isAwaited && html`<section class="panel"><header><h2>${isUntried ? "Why it did not run" : run.state === "failed" ? "Why it failed" : "Attempts"}</h2>${run.state === "failed" && html`<a class="muted" href=${to("/failures", run.job ? { job: run.job } : { task: run.task })}>all failures of this ${run.job ? "job" : "task"}</a>`}</header><div class="body"><${Loaded} of=${attempts}>${(/** @type {any} */ found) => found.items.length
     ? html`<ol class="stack">${[...found.items].reverse().map((/** @type {any} */ each, /** @type {number} */ n) => html`<${Attempt} attempt=${each} isLast=${n === 0} />`)}</ol>`
-    : isUntried ? html`<p><${Sentence} text=${run.reason || "It ended before its first attempt."} /></p>` : html`<p class="muted">It has not ended an attempt yet.</p>`}</${Loaded}></div></section>`;
+    : isUntried ? html`<p><${Sentence} text=${run.reason || "It ended before its first attempt."} /></p>` : html`<p class="muted">${run.state === "running" ? html`Attempt ${run.attempt + 1} runs since <${When} at=${run.started_at} />.` : "None of its attempts is kept."}</p>`}</${Loaded}></div></section>`;
   const spent = html`<${Spent} parts=${run.spent ?? []} />`;
   return html`<div class="columns first"><div class="stack"><${Why} run=${run} />${run.state === "failed" ? [tries, spent] : [spent, tries]}</div><${Facts} run=${run} /></div>`;
 }

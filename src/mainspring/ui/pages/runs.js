@@ -13,28 +13,29 @@ import { may, namespace } from "../state/me.js";
 const FILTERS = ["state", "job", "task", "tag", "queue", "worker", "region", "key", "submitted_by", "late", "took", "error", "since", "until", "id"];
 const TABS = ["", "running", "pending", "blocked", "failed", "succeeded", "cancelled", "skipped"];
 
+/** A run counts the attempts that have ended; the one that runs comes after them. What a run has not is left out: cards on small screens hide it. */
 export const RUN_COLUMNS = [
   { name: "Run", tight: true, cell: (/** @type {any} */ run) => html`<a class="id" href=${runHref(run)}>${run.run_id.slice(-8)}</a>` },
   { name: "Task", lead: true, cell: (/** @type {any} */ run) => html`${run.job ? html`<a href=${jobNamed(run.job)}>${breakable(run.job)}</a>` : html`<span class="mono">${breakable(run.task)}</span>`}` },
   { name: "State", tight: true, cell: (/** @type {any} */ run) => html`<${Badge} state=${stateOf(run)} />` },
   { name: "Due", tight: true, cell: (/** @type {any} */ run) => html`<${When} at=${run.due_at} plain />` },
-  { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration && spaced(run.duration)) ?? (run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} %` : "–") },
-  { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt || "–" },
+  { name: "Took", tight: true, number: true, cell: (/** @type {any} */ run) => (run.duration ? spaced(run.duration) : run.progress !== null && run.state === "running" ? `${Math.round(run.progress * 100)} % done` : null) },
+  { name: "Attempt", number: true, cell: (/** @type {any} */ run) => run.attempt + (run.state === "running" ? 1 : 0) || null },
   { name: "Queue", tight: true, cell: (/** @type {any} */ run) => run.queue },
   { name: "Reason", cell: (/** @type {any} */ run) => run.reason && html`<span class="muted clamp" title=${run.reason}>${run.reason}</span>` },
 ];
 
 /** Columns that can be shown besides. */
 const MORE_COLUMNS = [
-  { name: "Job", cell: (/** @type {any} */ run) => (run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : "–") },
-  { name: "Started", tight: true, cell: (/** @type {any} */ run) => (run.started_at ? html`<${When} at=${run.started_at} plain />` : "–") },
-  { name: "Finished", tight: true, cell: (/** @type {any} */ run) => (run.finished_at ? html`<${When} at=${run.finished_at} plain />` : "–") },
-  { name: "Worker", tight: true, cell: (/** @type {any} */ run) => html`<span class="mono">${run.worker ?? "–"}</span>` },
+  { name: "Job", cell: (/** @type {any} */ run) => (run.job ? html`<a href=${jobNamed(run.job)}>${run.job}</a>` : null) },
+  { name: "Started", tight: true, cell: (/** @type {any} */ run) => run.started_at && html`<${When} at=${run.started_at} plain />` },
+  { name: "Finished", tight: true, cell: (/** @type {any} */ run) => run.finished_at && html`<${When} at=${run.finished_at} plain />` },
+  { name: "Worker", tight: true, cell: (/** @type {any} */ run) => run.worker && html`<span class="mono">${run.worker}</span>` },
   { name: "Region", tight: true, cell: (/** @type {any} */ run) => run.region },
   { name: "Priority", number: true, cell: (/** @type {any} */ run) => run.priority },
-  { name: "Key", cell: (/** @type {any} */ run) => run.key ?? "–" },
-  { name: "Tags", cell: (/** @type {any} */ run) => run.tags.join(", ") || "–" },
-  { name: "By", tight: true, cell: (/** @type {any} */ run) => run.submitted_by ?? "–" },
+  { name: "Key", cell: (/** @type {any} */ run) => run.key },
+  { name: "Tags", cell: (/** @type {any} */ run) => run.tags.join(", ") || null },
+  { name: "By", tight: true, cell: (/** @type {any} */ run) => run.submitted_by },
 ];
 const ALL_COLUMNS = [...RUN_COLUMNS, ...MORE_COLUMNS];
 const wordOf = (/** @type {{ name: string }} */ column) => column.name.toLowerCase();

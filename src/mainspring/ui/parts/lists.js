@@ -102,7 +102,7 @@ export function readWords(words, names) {
  * @param {string} rest @param {string[]} names */
 export function notFilters(rest, names) {
   const wrong = rest.split(" ").flatMap((word) => /^[a-z_]+(?=:)/.exec(word)?.[0] ?? []);
-  return wrong.length > 0 && html`There is no filter ${wrong.map((name, at) => html`${at > 0 && ", "}<code>${name}:</code>`)}. There are ${names.join(", ")}. `;
+  return wrong.length > 0 && html`There is no filter ${wrong.map((name, at) => html`${at > 0 && ", "}<code>${name}:</code>`)}. Filters are ${names.join(", ")}. `;
 }
 
 /** Values that the API can complete, and those that are few. */
