@@ -210,6 +210,20 @@ def test_related_jobs_are_listed_with_what_became_of_them_last(private_door: Doo
     assert after["latest_at"] is not None
 
 
+def test_a_claim_that_is_handed_back_ends_in_the_timeline(private_door: Door, client: httpx.Client) -> None:
+    run_id = submit(client)
+
+    async def hand_back(store: Store) -> None:
+        (claim,) = await store.claim(Worker(id="w", tasks=("encode",)), 1, 60 * SECOND, "strict")
+        await store.hand_back([(claim.run_id, claim.token)])
+
+    private_door.ask(hand_back)
+    count_events(private_door)
+    (span,) = ok(client.get("/v1/workers/w/spans"))["items"]
+    assert (span["run_id"], span["state"]) == (run_id, "handed_back")
+    assert span["ended_at"] is not None
+
+
 def test_a_timeline_has_the_queues_and_tags_of_jobs_where_asked(private_door: Door, client: httpx.Client) -> None:
     make(client, "a", manual=True, tags=["nightly"])
     ok(client.post("/v1/jobs/a/trigger", json={}))

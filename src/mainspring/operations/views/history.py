@@ -29,7 +29,7 @@ SOME_BATCHES: Final = 40
 MOST_FAILED: Final = 1_000
 MOST_JOBS: Final = 1_000
 """Of how many jobs a timeline has queues and tags."""
-_ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost"}
+_ENDS: Final = frozenset(f"run.{state}" for state in FINAL) | {"run.retrying", "run.lost", "run.handed_back"}
 
 
 class StoredEvents(InContext):
