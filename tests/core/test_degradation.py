@@ -52,7 +52,11 @@ def test_the_worst_of_what_is_measured_counts() -> None:
     assert pressure(Load(), LIMITS) == 0
     assert pressure(Load(depth=1_500, lateness=30 * SECOND), LIMITS) == 1.5
     assert pressure(Load(pool_wait=2 * SECOND), LIMITS) == 2
-    assert describe(Load(depth=1_500, lateness=61 * SECOND), LIMITS) == "runs wait 61 s, 1500 runs wait"
+    assert describe(Load(depth=1_500, lateness=61 * SECOND), LIMITS) == "runs wait 1 m 1 s, 1500 runs wait"
+    spoken = {60: "1 m", 5_191: "1 h 26 m", 7_200: "2 h", 180_000: "2 d 2 h"}
+    assert [describe(Load(lateness=each * SECOND), LIMITS) for each in spoken] == [
+        f"runs wait {said}" for said in spoken.values()
+    ]
 
 
 def test_a_short_peak_changes_nothing() -> None:

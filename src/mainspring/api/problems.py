@@ -127,7 +127,7 @@ def to_problem(error: Exception, names: Mapping[str, str] | None = None) -> Prob
         return invalid([fault])
     if isinstance(error, StoreError):
         # Its message may name paths and hosts: those are for the log.
-        return Problem("unavailable", "the store did not do it", remedy="try again soon", headers=retry_after(1))
+        return Problem("unavailable", "The store did not answer", remedy="try again soon", headers=retry_after(1))
     if isinstance(error, RecursionError):
         return Problem("malformed-body", "the body is nested too deep", remedy="send flatter data")
     kind = next((kind for family, kind in _KINDS if isinstance(error, family)), None)

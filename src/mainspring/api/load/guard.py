@@ -171,7 +171,7 @@ class Guard:
     def check_room(self, namespace: str, *, grows: bool) -> None:
         """Refuse requests that add work while the pressure is at its highest level."""
         if grows and (burden := self.burden_of(namespace)).level.number >= REFUSING:
-            detail = f"no new work is taken on: {degradation.describe(burden.load, self.limits)}"
+            detail = f"No new work is taken on: {degradation.describe(burden.load, self.limits)}"
             raise Problem("overloaded", detail, remedy="try again later", headers=retry_after(10))
 
     async def look_back(self, namespace: str, act: Callable[[T], Awaitable[U]], call: T) -> U:
@@ -180,7 +180,7 @@ class Guard:
         if burden.level.number < SLOW_HISTORY:
             return await act(call)
         if self._history[namespace] >= HISTORY_AT_ONCE:
-            detail = f"history has to wait: {degradation.describe(burden.load, self.limits)}"
+            detail = f"History has to wait: {degradation.describe(burden.load, self.limits)}"
             raise Problem("overloaded", detail, remedy="try again later", headers=retry_after(5))
         self._history[namespace] += 1
         try:

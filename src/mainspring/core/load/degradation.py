@@ -104,9 +104,22 @@ def describe(load: Load, limits: Limits) -> str:
     """Why, for the reason of what is shed and for the log."""
     parts = []
     if load.lateness >= limits.lateness:
-        parts.append(f"runs wait {load.lateness // SECOND} s")
+        parts.append(f"runs wait {_spoken(load.lateness)}")
     if load.depth >= limits.depth:
         parts.append(f"{load.depth} runs wait")
     if load.pool_wait >= limits.pool_wait:
         parts.append(f"requests wait {load.pool_wait / SECOND:.1f} s for the database")
     return ", ".join(parts) or "the pressure has not yet gone"
+
+
+_SECONDS: Final = {"h": 3_600, "m": 60, "s": 1}
+
+
+def _spoken(duration: Duration) -> str:
+    """A time as people say it, in its two largest units: `1 h 26 m`."""
+    seconds = duration // SECOND
+    for size, large, small in ((86_400, "d", "h"), (3_600, "h", "m"), (60, "m", "s")):
+        if seconds >= size:
+            rest = seconds % size // _SECONDS[small]
+            return f"{seconds // size} {large} {rest} {small}" if rest else f"{seconds // size} {large}"
+    return f"{seconds} s"
