@@ -17,7 +17,7 @@ from mainspring.api.problems import Problem
 from mainspring.conformance.store.samples import a_run, options, seen, states, submit
 from mainspring.core.instants import DAY, SECOND
 from mainspring.core.load import degradation
-from mainspring.core.load.degradation import SLOW_HISTORY, Level, Load
+from mainspring.core.load.degradation import REFUSING, SLOW_HISTORY, Level, Load
 from mainspring.core.model import EventBatch, NewRun, Run, Worker
 from mainspring.errors import NotFound, StoreUnavailable
 from mainspring.services.store_layers import StoreLayer
@@ -100,6 +100,33 @@ def test_under_pressure_the_least_important_goes_first_and_new_work_last(tmp_pat
             assert client.post(f"/v1/runs/{run_id}/cancel").status_code == 200
         until(lambda: level_of(client) == "normal")
         assert client.post("/v1/runs", json=RUN).status_code == 201
+
+
+def test_what_only_looks_or_relieves_the_pressure_is_never_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(guarding, "LOOK_S", 1_000.0)
+    with open_door(tmp_path) as door:
+        client = door.client("admin")
+        made = client.post("/v1/jobs", json={"name": "j", "schedule": "0 * * * *", "task": "elsewhere"})
+        run_id = client.post("/v1/runs", json=RUN).json()["run_id"]
+        door.server.context.guard.tenants["default"] = Burden(Load(), Level(REFUSING))
+
+        def status(path: str, **body: object) -> int:
+            return client.post(path, json=body).status_code
+
+        past = {"from": "2026-03-01T00:00:00Z", "to": "2026-03-01T03:00:00Z"}
+        backfill = f"/v1/jobs/{made.json()['job_id']}/backfill"
+        for dry_run in (True, False):
+            least = 200 if dry_run else 503
+            assert status("/v1/runs:act", action="retry", job="j", dry_run=dry_run) == least
+            assert status("/v1/jobs:act", action="trigger", jobs=["j"], dry_run=dry_run) == least
+            assert status(backfill, **past, dry_run=dry_run) == least
+            assert status("/v1/dead-letters:rerun", job="j", dry_run=dry_run) == least
+        assert status("/v1/runs:act", action="retry", job="j") == 503
+        assert status("/v1/jobs:act", action="pause", jobs=["j"]) == 200
+        assert status("/v1/jobs:act", action="resume", jobs=["j"]) == 200
+        assert client.post("/v1/runs:act", json={"action": "cancel", "run_ids": [run_id]}).json()["done"] == 1
 
 
 async def test_each_level_is_entered_in_order_does_its_part_and_is_left_with_hysteresis(tmp_path: Path) -> None:

@@ -116,6 +116,11 @@ def forbidden(permission: str, namespace: str) -> Problem:
     return Problem("forbidden", detail, remedy="ask for a token with that permission, or with a role that has it")
 
 
+def unless_dry_run(given: Given) -> bool:
+    """Whether a body asks for more than to look. For `Endpoint.grows`."""
+    return not given.get("dry_run")
+
+
 class Endpoint(NamedTuple):
     """One row of the table."""
 
@@ -133,8 +138,8 @@ class Endpoint(NamedTuple):
     """A page, whose query is for its scripts. All other endpoints refuse a query that they do not know."""
     problems: tuple[int, ...] = ()
     """Statuses of refusals beyond those that every endpoint may answer with."""
-    grows: bool = False
-    """Adds work: refused under the highest level of pressure."""
+    grows: bool | Callable[[Given], bool] = False
+    """Adds work: refused under the highest level of pressure. Where that depends on the body: whether this one does."""
     history: bool = False
     """Reads history: slowed down under pressure."""
     patient: bool = False

@@ -57,6 +57,8 @@ class Pipeline:
         self._admit(endpoint, caller, namespace)
         owner = None if caller is LOCAL else (namespace, caller.subject)
         request = await self._read(endpoint, incoming, caller, namespace, owner)
+        if callable(endpoint.grows):
+            self._context.guard.check_room(namespace, grows=endpoint.grows(request.given))
         if endpoint.patient and incoming.scope["method"] == "HEAD":
             return Response(200, media_type=SSE if SSE in endpoint.answers.values() else JSON)
 
@@ -87,7 +89,7 @@ class Pipeline:
 
     def _admit(self, endpoint: Endpoint, caller: Caller, namespace: str) -> None:
         """Problem if the namespace is under too much pressure, or the caller exceeds its rate limit."""
-        self._context.guard.check_room(namespace, grows=endpoint.grows)
+        self._context.guard.check_room(namespace, grows=endpoint.grows is True)
         if endpoint.method == "GET" and not (endpoint.vital or endpoint.permission == PUBLIC):
             self._context.limits.query(caller.subject, self._context.settings.query_rate)
 

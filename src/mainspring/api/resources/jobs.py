@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from mainspring.api.endpoint import Endpoint, Request, Response
+from mainspring.api.endpoint import Endpoint, Request, Response, unless_dry_run
 from mainspring.api.problems import Fault, Problem, Wrong, nothing_wrong
 from mainspring.api.resources.acting import Acting, verb
 from mainspring.api.resources.views.asked import asked, instants
@@ -291,7 +291,8 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/jobs/{job_id}/backfill", backfill_job, "jobs:operate", "Fire past instants that never ran.",
-        {200: records.Backfill}, BackfillBody, problems=(409, 429), example=PAST, grows=True,
+        {200: records.Backfill}, BackfillBody, problems=(409, 429), example=PAST,
+        grows=unless_dry_run,
     ),
     Endpoint(
         "GET", "/v1/jobs/{job_id}/next", preview_job, "jobs:read", "Preview the next fire times of a job.",

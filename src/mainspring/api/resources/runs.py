@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mainspring.api.endpoint import Endpoint, Request, Response
+from mainspring.api.endpoint import Endpoint, Request, Response, unless_dry_run
 from mainspring.api.resources.acting import LONGEST_WAIT_S, Acting, verb
 from mainspring.api.resources.views.asked import asked
 from mainspring.api.schemas.bodies import RerunBody
@@ -140,7 +140,8 @@ ENDPOINTS = (
     ),
     Endpoint(
         "POST", "/v1/dead-letters:rerun", rerun_dead, "runs:control", "Run many failed runs again.",
-        {200: records.Rerun}, RerunBody, problems=(429,), rule=_CHOSEN, example={"job": "daily-report"}, grows=True,
+        {200: records.Rerun}, RerunBody, problems=(429,), rule=_CHOSEN, example={"job": "daily-report"},
+        grows=unless_dry_run,
     ),
     Endpoint(
         "GET", "/v1/runs/{run_id}/attempts", list_attempts, "runs:read", "The attempts of a run.",

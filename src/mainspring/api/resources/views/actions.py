@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from mainspring.api.endpoint import Endpoint, Request, Response
+from mainspring.api.endpoint import Endpoint, Request, Response, unless_dry_run
 from mainspring.api.resources.acting import Acting
 from mainspring.api.resources.views.asked import instants
 from mainspring.api.schemas.views import ActJobsBody, ActRunsBody
+from mainspring.api.wire.decoding import Given
 from mainspring.operations.views import records
 from mainspring.operations.views.acting import Acting as Actions
 
@@ -44,6 +45,11 @@ async def act_on_jobs(request: Request) -> Response:
     return Response(200, await Actions(acting.context).jobs(given["action"], **chosen, **words), acting.headers)
 
 
+def _adds_runs(given: Given) -> bool:
+    """To retry and to trigger adds runs. To cancel and to pause relieves the pressure: it must be possible under it."""
+    return given.get("action") in ("retry", "trigger") and unless_dry_run(given)
+
+
 _RUNS_RULE = {"anyOf": [{"required": [name]} for name in _RUN_FILTERS]}
 _JOBS_RULE = {"anyOf": [{"required": [name]} for name in _JOB_FILTERS]}
 
@@ -51,11 +57,11 @@ ENDPOINTS = (
     Endpoint(
         "POST", "/v1/runs:act", act_on_runs, "runs:control", "Cancel or retry many runs.", {200: records.ActedRuns},
         ActRunsBody, problems=(429,), rule=_RUNS_RULE, example={"action": "retry", "job": "etl", "dry_run": True},
-        grows=True,
+        grows=_adds_runs,
     ),
     Endpoint(
         "POST", "/v1/jobs:act", act_on_jobs, "jobs:operate", "Pause, resume or trigger many jobs.",
         {200: records.ActedJobs}, ActJobsBody, problems=(429,), rule=_JOBS_RULE,
-        example={"action": "pause", "tag": "nightly", "reason": "maintenance"}, grows=True,
+        example={"action": "pause", "tag": "nightly", "reason": "maintenance"}, grows=_adds_runs,
     ),
 )  # fmt: skip
