@@ -309,3 +309,10 @@ def test_the_audit_names_a_job_by_its_name(open_page: OpenPage, stage: Stage) ->
     page = open_page("/audit?q=action:job.update")
     page.get_by_role("link", name="job invoices").first.click()
     expect(page.get_by_role("heading", name="invoices")).to_be_visible()
+
+
+def test_the_audit_without_a_match_names_the_filter_and_clears_it(open_page: OpenPage) -> None:
+    page = open_page("/audit?q=subject:nobody")
+    expect(page.get_by_text("No change matches subject:nobody.")).to_be_visible()
+    page.get_by_role("link", name="Clear the filter").click()
+    expect(page.get_by_role("table", name="changes")).to_be_visible()

@@ -1,7 +1,7 @@
 /** The audit trail: which subject changed what. */
 import { html } from "../html.js";
 import { Difference } from "../parts/difference.js";
-import { readWords, Search, usePages } from "../parts/lists.js";
+import { notFilters, readWords, Search, usePages } from "../parts/lists.js";
 import { Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
 import { instantOf, When } from "../parts/when.js";
@@ -41,5 +41,5 @@ export default function Audit() {
     <div class="toolbar"><${Search} value=${words} label="filter the audit trail" names=${FILTERS} placeholder="subject:ann target:etl-nightly action:job.pause since:24h" /></div>
     <${Loaded} of=${changes}>${() => changes.rows.length
       ? html`<${Table} label="changes" columns=${COLUMNS} rows=${changes.rows} id=${(/** @type {any} */ it) => `${it.number}`} more=${changes.more} />`
-      : html`<${Empty}>Nothing was changed.</${Empty}>`}</${Loaded}>`;
+      : html`<${Empty}>${words ? html`No change matches <code>${words}</code>. ${notFilters(rest, FILTERS)}<a href=${to("/audit")}>Clear the filter</a>` : "Nothing was changed."}</${Empty}>`}</${Loaded}>`;
 }
