@@ -87,5 +87,5 @@ export default function Events() {
   return html`<${Head} title="Events" /><div class="toolbar"><${Search} value=${words} label="filter events" names=${FILTERS} placeholder="kind:run.failed job:etl task:encode" />
       ${waiting.length > 0 && html`<button onClick=${show}>${waiting.length} new</button>`}</div>
     ${error && html`<${Trouble} error=${error} />`}
-    ${rows?.length ? html`<${Table} label="events" columns=${COLUMNS} rows=${rows} id=${(/** @type {StoredEvent} */ it) => `${it.position}`} />` : rows && html`<${Empty}>Nothing like that happened in the last hour. What happens next is shown here.</${Empty}>`}`;
+    ${rows?.length ? html`<${Table} label="events" columns=${COLUMNS} rows=${rows} id=${(/** @type {StoredEvent} */ it) => `${it.position}`} />` : rows ? html`<${Empty}>Nothing like that happened in the last hour. What happens next is shown here.</${Empty}>` : !error && html`<div class="skeleton" aria-busy="true"></div>`}`;
 }
