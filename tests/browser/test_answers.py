@@ -162,6 +162,8 @@ def test_a_queue_without_workers_and_a_paused_one_say_how_to_go_on(open_page: Op
     page.get_by_role("dialog").get_by_label("Reason").fill("new drivers")
     confirm(page, "Pause it")
     expect(gpu).to_contain_text(re.compile("paused.*new drivers"))
+    expect(gpu).to_contain_text(re.compile("No worker serves it.*To resume it is not enough"))
+    expect(gpu).to_contain_text("mainspring worker APP --queue gpu")
     run = stage.ask("GET", "/v1/runs", params={"queue": "gpu", "state": "pending", "limit": 1})["items"][0]
     page.goto(f"{stage.url}/ui/runs/{run['run_id']}")
     cause = page.locator(".why li").filter(has_text=re.compile("Queue gpu is paused since .*new drivers"))
@@ -170,6 +172,32 @@ def test_a_queue_without_workers_and_a_paused_one_say_how_to_go_on(open_page: Op
     gpu.get_by_role("button", name="Resume").click()
     confirm(page, "Resume it")
     expect(gpu.get_by_role("button", name="Pause")).to_be_visible()
+
+
+def test_queues_say_where_a_region_lacks_a_worker_and_what_pressure_is(open_page: OpenPage, stage: Stage) -> None:
+    away = {"region": "mars", "due": 3, "oldest_due": None, "workers": 0, "slots": 0}
+
+    def queues(route: Route) -> None:
+        found = route.fetch().json()
+        one = next(each for each in found["items"] if each["queue"] == "default")
+        one.update(due=one["due"] + 3, regions=[*one["regions"], away], priorities={"2": 6, "5": 66})
+        route.fulfill(json=found)
+
+    def pressed(route: Route) -> None:
+        given_up = {"degradation": "shedding", "pressure": 1.2, "given_up": "runs are skipped"}
+        route.fulfill(json={**route.fetch().json(), **given_up})
+
+    page = open_page("/settings")
+    page.route("**/v1/queues", queues)
+    page.route("**/v1/overview", pressed)
+    page.goto(f"{stage.url}/ui/queues")
+    queue = page.get_by_label("queue default")
+    expect(queue).to_contain_text("No worker serves it in mars: 3 due runs wait")
+    expect(queue).to_contain_text("mainspring worker APP --queue default --region mars")
+    expect(queue).to_contain_text("priority 2: 6, priority 5: 66")
+    expect(page.get_by_label("pressure", exact=True)).to_contain_text("1.2 times the limit")
+    expect(page.get_by_label("pressure", exact=True)).to_contain_text("Given up now: runs are skipped")
+    page.unroute_all(behavior="ignoreErrors")
 
 
 def test_the_load_ahead_shows_its_peak_and_the_jobs_of_it(open_page: OpenPage, stage: Stage) -> None:
