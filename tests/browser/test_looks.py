@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import time
+from datetime import datetime
+from zoneinfo import ZoneInfo
 
 import pytest
 from backstage import OpenPage, Stage
@@ -243,6 +245,21 @@ def test_text_that_is_no_json_is_not_blamed_on_the_server(open_page: OpenPage) -
     page = open_page("/calendars?new=1")
     page.get_by_label("Rules as JSON").fill("[{")
     expect(page.get_by_role("alert")).to_contain_text("This is not JSON")
+    expect(page.get_by_role("button", name="Save the calendar")).to_be_disabled()
+    page.get_by_role("link", name="Cancel").click()
+    expect(page.get_by_role("heading", name="Calendars")).to_be_visible()
+
+
+def test_a_year_of_a_calendar_marks_today_and_mutes_what_is_past(open_page: OpenPage, stage: Stage) -> None:
+    rules = [{"kind": "weekdays", "days": ["sat", "sun"]}]
+    stage.ask("PUT", "/v1/calendars/elsewhere", json={"rules": rules, "timezone": "Pacific/Kiritimati"})
+    page = open_page("/calendars/elsewhere")
+    today = datetime.now(ZoneInfo("Pacific/Kiritimati"))
+    month = page.get_by_role("table", name=f"{today:%B %Y}")
+    expect(month.locator("[aria-current=date]")).to_have_text(str(today.day))
+    expect(month.locator("td.past")).to_have_count(today.day - 1)
+    page.close()
+    stage.ask("DELETE", "/v1/calendars/elsewhere")
 
 
 def test_a_run_that_did_not_start_says_why_and_leads_to_the_other(open_page: OpenPage, stage: Stage) -> None:

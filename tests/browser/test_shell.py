@@ -19,7 +19,7 @@ PAGES = {
     "/jobs/payroll?tab=definition": "payroll", "/jobs/payroll?tab=versions": "payroll",
     "/new-job": "New job", "/new-run?task=exact": "New run", "/runs": "Runs", "/failures": "Failures",
     "/load": "Load", "/timeline": "Timeline", "/queues": "Queues", "/workers": "Workers", "/cluster": "Cluster",
-    "/calendars": "Calendars", "/calendars?new=1": "Calendars", "/events?q=kind:run.failed": "Events",
+    "/calendars": "Calendars", "/calendars?new=1": "New calendar", "/events?q=kind:run.failed": "Events",
     "/audit": "Audit", "/settings": "Settings",
 }  # fmt: skip
 LOOKS: list[tuple[Any, str]] = [
