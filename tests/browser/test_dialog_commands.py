@@ -203,6 +203,7 @@ def test_the_command_of_draining_ends_a_worker(open_page: OpenPage, stage: Stage
         row = page.get_by_role("row").filter(has_text="spare")
         expect(row).to_contain_text("active", timeout=PATIENCE_S * 1000)
         row.get_by_role("button", name=re.compile("^Drain")).click()
+        expect(page.get_by_role("dialog")).not_to_contain_text("No other worker is active")
         line = page.get_by_role("dialog").locator(".command code").inner_text()
         page.keyboard.press("Escape")
         shell(stage, line)

@@ -19,10 +19,11 @@ const EVERY_MS = 3_000;
 const MOST_LANES = 40;
 const ORDER = ["active", "draining", "stopped", "dead"];
 
-/** @param {Worker} worker @param {() => void} then */
-function askToDrain(worker, then) {
+/** @param {Worker} worker @param {Worker[]} all @param {() => void} then */
+function askToDrain(worker, all, then) {
+  const isLast = !all.some((each) => each.state === "active" && each.worker !== worker.worker);
   ask({
-    title: `Drain ${worker.worker}`, text: "It finishes what it holds, takes nothing more, and ends.", button: "Drain it", done: "asked to drain",
+    title: `Drain ${worker.worker}`, text: `It finishes what it holds, takes nothing more, and ends.${isLast ? " No other worker is active: no run will start." : ""}`, button: "Drain it", done: "asked to drain",
     command: (reason) => `mainspring drain ${quoted(worker.worker)}${reason ? ` --reason ${quoted(reason)}` : ""}`,
     act: async (reason) => {
       await send("POST", `/v1/workers/${encodeURIComponent(worker.worker)}/drain`, reason ? { reason } : {});
@@ -36,8 +37,8 @@ function workerHref(worker) {
   return to(`/workers/${encodeURIComponent(worker.worker)}`);
 }
 
-/** @param {() => void} reload */
-function columns(reload) {
+/** @param {Worker[]} all @param {() => void} reload */
+function columns(all, reload) {
   return [
     { name: "Worker", lead: true, cell: (/** @type {Worker} */ it) => html`<a class="mono" href=${workerHref(it)}>${it.worker}</a>` },
     { name: "State", tight: true, cell: (/** @type {Worker} */ it) => html`<${Badge} state=${it.state} />` },
@@ -48,7 +49,7 @@ function columns(reload) {
     { name: "App", tight: true, cell: (/** @type {Worker} */ it) => it.app },
     { name: "Heartbeat", tight: true, cell: (/** @type {Worker} */ it) => html`<${When} at=${it.heartbeat_at} plain />` },
     { name: "Started", tight: true, cell: (/** @type {Worker} */ it) => html`<${When} at=${it.started_at} plain />` },
-    { name: "", tight: true, cell: (/** @type {Worker} */ it) => may("workers:control") && it.state === "active" && html`<button aria-label=${`Drain ${it.worker}`} onClick=${() => askToDrain(it, reload)}>Drain</button>` },
+    { name: "", tight: true, cell: (/** @type {Worker} */ it) => may("workers:control") && it.state === "active" && html`<button aria-label=${`Drain ${it.worker}`} onClick=${() => askToDrain(it, all, reload)}>Drain</button>` },
   ];
 }
 
@@ -57,7 +58,7 @@ export default function Workers({ argument }) {
   const workers = useResource("/v1/workers", undefined, undefined, EVERY_MS);
   if (argument) return html`<${One} name=${argument} workers=${workers} />`;
   return html`<${Head} title="Workers" /><${Loaded} of=${workers}>${(/** @type {any} */ found) => found.items.length
-    ? html`<${Table} label="workers" columns=${columns(workers.reload)} rows=${[...found.items].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state) || (one.state === "active" ? 0 : Date.parse(other.heartbeat_at) - Date.parse(one.heartbeat_at)))} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
+    ? html`<${Table} label="workers" columns=${columns(found.items, workers.reload)} rows=${[...found.items].sort((one, other) => ORDER.indexOf(one.state) - ORDER.indexOf(other.state) || (one.state === "active" ? 0 : Date.parse(other.heartbeat_at) - Date.parse(one.heartbeat_at)))} href=${workerHref} id=${(/** @type {Worker} */ it) => it.worker} />`
     : html`<${Empty} command="mainspring worker work.py">No worker was seen lately.</${Empty}>`}</${Loaded}>`;
 }
 
@@ -65,11 +66,11 @@ export default function Workers({ argument }) {
 function One({ name, workers }) {
   return html`<${Loaded} of=${workers}>${(/** @type {any} */ found) => {
     const it = /** @type {Worker | undefined} */ (found.items.find((/** @type {Worker} */ each) => each.worker === name));
-    if (!it) return html`<${Head} title=${name} /><${Empty}>No worker of this name was seen in the last hour. <a href=${to("/workers")}>All workers</a></${Empty}>`;
+    if (!it) return html`<${Head} title=${`Worker ${name}`} /><${Empty}>No worker of this name was seen in the last day. <a href=${to("/workers")}>All workers</a></${Empty}>`;
     const why = may("workers:control") ? "" : "needs workers:control";
     const facts = [["Slots", html`${it.running} of ${it.concurrency} busy${Object.entries(it.pools ?? {}).map(([priority, places]) => ` · ${places} for priority ${priority}`)}`], ["Queues", it.queues.join(", ")], ["Regions", it.regions.join(", ")], ["App", it.app], ["Host", `${it.host}, process ${it.pid}`],
       ["Started", html`<${When} at=${it.started_at} />`], ["Heartbeat", html`<${When} at=${it.heartbeat_at} />`], ["Tasks", html`<span class="mono">${it.tasks.join(", ") || "commands only"}</span>`]];
-    return html`<${Head} title=${name} actions=${it.state === "active" && html`<button disabled=${!!why} title=${why} onClick=${() => askToDrain(it, workers.reload)}>Drain</button>`}><${Badge} state=${it.state} /></${Head}>
+    return html`<${Head} title=${`Worker ${name}`} actions=${it.state === "active" && html`<button disabled=${!!why} title=${why} onClick=${() => askToDrain(it, found.items, workers.reload)}>Drain</button>`}><${Badge} state=${it.state} /></${Head}>
       <section class="panel"><div class="body"><dl class="facts two">${facts.map(([term, value]) => html`<dt>${term}</dt><dd>${value}</dd>`)}</dl></div></section>
       <${Work} worker=${it} />`;
   }}</${Loaded}>`;
@@ -82,7 +83,7 @@ function Work({ worker }) {
   const until = Math.ceil(now().getTime() / 15_000) * 15_000;
   const lanes = useMemo(() => {
     const bars = /** @type {SpanPage | null} */ (spans.data)?.items.map((each) => {
-      const end = each.ended_at ? Date.parse(each.ended_at) : until;
+      const end = each.ended_at ? Date.parse(each.ended_at) : Math.min(now().getTime(), until);
       return { from: Date.parse(each.began_at), to: end, id: each.run_id, state: each.state, title: `${each.name} …${each.run_id.slice(-8)}: ${lookOf(each.state).word}, ${((end - Date.parse(each.began_at)) / 1000).toFixed(1)} s` };
     }) ?? [];
     return packed(bars, Math.min(worker.concurrency, MOST_LANES)).map((row, n) => ({ label: `slot ${n + 1}`, bars: row }));
