@@ -25,7 +25,7 @@ const NODES = [
   { name: "Plans by", tight: true, cell: (/** @type {Node} */ it) => it.coordination },
   { name: "Checked in", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.checked_in_at} plain />` },
   { name: "Started", tight: true, cell: (/** @type {Node} */ it) => html`<${When} at=${it.started_at} plain />` },
-  { name: "Clock", tight: true, number: true, cell: (/** @type {Node} */ it) => (it.skew_s == null || !it.alive ? "–" : html`<span class=${Math.abs(it.skew_s) > SKEWED_S ? "s-warning" : ""}>${it.skew_s < 0 ? "−" : "+"}${length(it.skew_s * 1000)}</span>`) },
+  { name: "Clock", tight: true, number: true, cell: (/** @type {Node} */ it) => (it.skew_s == null || !it.alive ? "–" : html`<span class=${Math.abs(it.skew_s) > SKEWED_S ? "s-warning" : ""}>${Math.abs(it.skew_s) < 0.0005 ? "" : it.skew_s < 0 ? "−" : "+"}${length(Math.abs(it.skew_s) < 0.0005 ? 0 : it.skew_s * 1000)}</span>`) },
   { name: "Loops", cell: (/** @type {Node} */ it) => (it.alive ? Loops(it.loops ?? {}) : "–") },
 ];
 
@@ -60,9 +60,11 @@ const PROCESSES = [
   { name: "Started", tight: true, cell: (/** @type {ProcessVersion} */ it) => html`<${When} at=${it.started_at} />` },
 ];
 
-/** Which versions run. A database that is behind its server needs a migration. */
-function Running() {
+/** Which versions run. A database that is behind its server needs a migration. What keeps the whole page from its answers is said above.
+ * @param {{ isAway: boolean }} given */
+function Running({ isAway }) {
   const versions = useResource("/v1/versions", undefined, undefined, SLOWLY_MS);
+  if (isAway && versions.error) return null;
   return html`<${Loaded} of=${versions}>${(/** @type {Versions} */ found) => html`<h2 class="below">Versions</h2>
     <p class="below-text">${found.schema < found.newest_schema ? html`<${Badge} state="late" word=${`The schema is ${found.schema}, and this server knows ${found.newest_schema}`} />: run <code>mainspring db migrate</code>.` : html`<span class="muted">The server is ${found.version}, the schema ${found.schema}.</span>`}</p>
     <${Table} label="processes" columns=${PROCESSES} rows=${found.processes} id=${(/** @type {ProcessVersion} */ it) => `${it.kind} ${it.process}`} />`}</${Loaded}>`;
@@ -102,5 +104,5 @@ export default function Cluster() {
       <div class="stack below">
         ${found.nodes.length > 0 && html`<${Table} label="nodes" columns=${NODES} rows=${inOrder(found.nodes.map((each) => ({ ...each, leads: found.leaders.some((one) => one.owner === each.node) })))} id=${(/** @type {Node} */ it) => it.node} />`}
         ${terms.length === 0 ? html`<${Empty} command="mainspring server">No node has led yet.</${Empty}>` : html`<${History} terms=${terms} /><${Table} label="terms" columns=${TERMS} rows=${terms} id=${(/** @type {any} */ it) => `${it.name} ${it.number}`} />`}</div>`;
-  }}</${Loaded}><${Running} />`;
+  }}</${Loaded}><${Running} isAway=${cluster.error !== null} />`;
 }
