@@ -26,7 +26,7 @@ async function signOut() {
 
 const COLUMNS = [
   { name: "Setting", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono">${it.name}</span>` },
-  { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span><span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>${!it.is_default && html` <span class="muted">default <span class="mono">${it.default || "–"}</span></span>`}</span>` },
+  { name: "Value", cell: (/** @type {ShownSetting} */ it) => html`<span><span class=${`mono ${it.is_default ? "muted" : ""}`}>${it.value || "–"}</span>${!it.is_default && html`<br /><span class="muted">by default: <span class="mono">${it.default || "nothing"}</span></span>`}</span>` },
   { name: "Meaning", cell: (/** @type {ShownSetting} */ it) => html`<span><${Sentence} text=${it.meaning} /></span>` },
   { name: "Variable", tight: true, cell: (/** @type {ShownSetting} */ it) => html`<span class="mono muted">${it.variable}</span>` },
 ];
@@ -48,7 +48,7 @@ export default function Settings() {
       <${Choice} name="Single keys" of=${keys} choices=${[["on", "on"], ["off", "off"]]} /></div>
     <section class="panel"><header><h2>Session</h2></header><div class="body"><dl class="facts">
       <dt>Subject</dt><dd>${me.value?.subject}</dd><dt>Server</dt><dd>${me.value?.version}</dd>
-      <dt>Until</dt><dd><${When} at=${me.value?.expires_at} none="no end" /></dd></dl>
+      <dt>Session ends</dt><dd><${When} at=${me.value?.expires_at} none="never" /></dd></dl>
       ${!local && html`<p><button onClick=${signOut}>Sign out</button></p>`}</div></section></div>
     ${may("settings:read") && html`<${OfServer} />`}`;
 }
