@@ -206,7 +206,11 @@ def test_the_palette_finds_a_job(open_page: OpenPage) -> None:
     page = open_page("/")
     expect(page.get_by_role("heading", name="Overview", exact=True)).to_be_visible()
     page.keyboard.press("Control+k")
-    page.keyboard.type("payroll")
+    page.keyboard.type("et")
+    expect(page.get_by_role("option").first).to_contain_text("etl-nightly")  # Not the settings.
+    page.get_by_label("search pages, jobs and runs").fill("no such thing")
+    expect(page.get_by_text("No page, job or run is called")).to_be_visible()
+    page.get_by_label("search pages, jobs and runs").fill("payroll")
     expect(page.get_by_role("option", name="payroll")).to_be_visible()
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="payroll")).to_be_visible()

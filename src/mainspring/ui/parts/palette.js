@@ -10,14 +10,22 @@ import { go, jobHref, to } from "../router.js";
 async function look(words) {
   const pages = Object.entries(PLACES).map(([key, path]) => ({ text: path === "/" ? "overview" : path.slice(1), note: `g ${key}`, href: to(path) }));
   const found = pages.filter((each) => each.text.includes(words.toLowerCase()));
-  if (words.length < 2) return found;
+  if (words.length < 2) return inOrder(found, words);
   const jobs = await get("/v1/jobs", { q: words, fields: "row", limit: 5 }).catch(() => ({ items: [] }));
   const runs = /^[0-9a-z]{4,26}$/i.test(words) ? await get("/v1/runs", { id: words, fields: "row", limit: 5 }).catch(() => ({ items: [] })) : { items: [] };
-  return [
+  return inOrder([
     ...found,
     ...jobs.items.map((/** @type {any} */ job) => ({ text: job.name, note: "job", href: jobHref(job) })),
     ...runs.items.map((/** @type {any} */ run) => ({ text: `${run.task} …${run.run_id.slice(-8)}`, note: run.state, href: to(`/runs/${run.run_id}`) })),
-  ];
+  ], words);
+}
+
+/** What is called so, then what begins so, then the rest.
+ * @param {Entry[]} entries @param {string} words */
+function inOrder(entries, words) {
+  const typed = words.toLowerCase();
+  const rank = (/** @type {Entry} */ { text }) => (text.toLowerCase() === typed ? 0 : text.toLowerCase().startsWith(typed) ? 1 : 2);
+  return entries.sort((one, other) => rank(one) - rank(other));
 }
 
 /** The words to open with; an object, so that the same words open it again. */
@@ -67,9 +75,10 @@ function Palette() {
     event.preventDefault();
   };
   return html`<dialog ref=${dialog} aria-label="search"><div class="palette">
-    <input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => ((entered.current = null), setWords(e.target.value))} onKeyDown=${press} />
+    <div class="row"><input type="text" aria-label="search pages, jobs and runs" placeholder="Page, job or run id" value=${words} onInput=${(/** @type {any} */ e) => ((entered.current = null), setWords(e.target.value))} onKeyDown=${press} /><button type="button" class="plain" onClick=${() => dialog.current?.close()}>Close</button></div>
     <ul role="listbox" aria-label="found">${found.entries.slice(0, 12).map((each, n) => html`<li role="none">
       <a role="option" aria-selected=${n === chosen} href=${each.href} onClick=${() => dialog.current?.close()}><span>${each.text}</span><span class="muted">${each.note}</span></a></li>`)}</ul>
+    ${found.entries.length === 0 && found.words !== "" && html`<p class="muted" role="status">No page, job or run is called “${found.words}”.</p>`}
   </div></dialog>`;
 }
 
