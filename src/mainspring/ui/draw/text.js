@@ -29,6 +29,7 @@ const LOOKS = {
   stands_by: { glyph: "◔", word: "stands by", tone: "neutral" },
   timed_out: { glyph: "✕", word: "timed out", tone: "failed" },
   lost: { glyph: "!", word: "lost", tone: "warning" },
+  handed_back: { glyph: "↻", word: "handed back", tone: "warning" },
 };
 
 /** @param {string} state @returns {Look} */
