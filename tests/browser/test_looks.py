@@ -126,6 +126,21 @@ def test_ticks_of_an_axis_are_many_enough_on_a_narrow_screen(open_page: OpenPage
     assert all(2 <= each <= 4 for each in counts), counts
 
 
+def test_ticks_stand_at_local_midnight_also_across_a_clock_change(open_page: OpenPage) -> None:
+    page = open_page("/settings")
+    days = page.evaluate(
+        """async () => {
+          const main = MAIN;
+          const { ticks } = await import(main.replace('main.js', 'draw/lanes.js'));
+          const change = Date.parse('2026-10-25T01:00:00Z');
+          const berlin = (at) => (at < change ? 2 : 1) * 36e5;
+          const { at } = ticks(Date.parse('2026-10-23T12:00:00Z'), Date.parse('2026-10-27T12:00:00Z'), 5, berlin);
+          return at.map((each) => new Date(each).toISOString().slice(0, 16));
+        }""".replace("MAIN", MAIN)
+    )
+    assert days == ["2026-10-23T22:00", "2026-10-24T22:00", "2026-10-25T23:00", "2026-10-26T23:00"]
+
+
 @pytest.mark.parametrize("path", ["/jobs", "/workers", "/runs?since=all&state=failed"])
 def test_no_table_is_cut_at_a_thousand_pixels(open_page: OpenPage, path: str) -> None:
     page = open_page(path, viewport={"width": 1000, "height": 700})

@@ -5,12 +5,16 @@
 
 const STEPS_MS = [1e3, 5e3, 15e3, 3e4, 6e4, 3e5, 9e5, 18e5, 36e5, 108e5, 216e5, 432e5, 864e5, 1728e5, 2592e5, 6048e5, 12096e5];
 
-/** Ticks between two instants, on round times.
- * @param {number} from @param {number} to @param {number} most as many as there is room for */
-export function ticks(from, to, most) {
+/** Ticks between two instants, on times that are round where the clocks are.
+ * @param {number} from @param {number} to @param {number} most as many as there is room for @param {(at: number) => number} [offset] how far these clocks are ahead of UTC */
+export function ticks(from, to, most, offset = () => 0) {
   const step = STEPS_MS.find((each) => (to - from) / each <= most) ?? STEPS_MS[STEPS_MS.length - 1];
-  const found = [];
-  for (let at = Math.ceil(from / step) * step; at <= to; at += step) found.push(at);
+  const found = /** @type {number[]} */ ([]);
+  for (let local = Math.ceil((from + offset(from)) / step) * step; ; local += step) {
+    const at = local - offset(local - offset(from));  // The clocks may have changed since `from`.
+    if (!(at <= to)) break;
+    if (at >= from && at !== found.at(-1)) found.push(at);
+  }
   return { step, at: found };
 }
 

@@ -1,6 +1,7 @@
 /** Timeline: what ran, what runs and what is planned, on one axis. */
+import { packed } from "../draw/lanes.js";
 import { length, lookOf } from "../draw/text.js";
-import { html, useMemo } from "../html.js";
+import { html, useMemo, useState } from "../html.js";
 import { Lanes } from "../parts/lanes.js";
 import { Badge, Empty, Head, Loaded } from "../parts/page.js";
 import { Table } from "../parts/table.js";
@@ -11,11 +12,14 @@ import { useResource } from "../state/resource.js";
 /** @typedef {import("../records.d.ts").Spans} SpanPage */
 
 const MOST_LANES = 60;
+/** What runs at the same time in one row of jobs, workers, queues or tags is drawn in at most this many lanes. */
+const MOST_BESIDE = 8;
 const AHEAD = 0.2;
 const BY = [["name", "jobs"], ["worker", "workers"], ["queue", "queues"], ["tag", "tags"]];
 const SPANS = ["1m", "15m", "1h", "6h", "24h", "7d", "30d"];
 /** A table lists the newest this many. */
 const MOST_ROWS = 500;
+const FIRST_ROWS = 100;
 const BAD = ["failed", "missed", "lost", "timed_out"];
 
 /** The rows that an attempt stands in: one for each tag.
@@ -41,12 +45,13 @@ function lanesOf(found, next, by, until, end) {
   const worst = (/** @type {import("../draw/lanes.js").Bar[]} */ bars) => bars.filter((bar) => BAD.includes(bar.state)).length;
   const has = (/** @type {import("../draw/lanes.js").Bar[]} */ bars, /** @type {string} */ state) => Number(bars.some((bar) => bar.state === state));
   const rank = (/** @type {import("../draw/lanes.js").Bar[]} */ bars) => 2 * has(bars, "running") + has(bars, "planned");
-  return [...rows].map(([label, bars]) => ({ label, bars })).sort((one, other) => worst(other.bars) - worst(one.bars) || rank(other.bars) - rank(one.bars) || other.bars.length - one.bars.length);
+  const sorted = [...rows].map(([label, bars]) => ({ label, bars })).sort((one, other) => worst(other.bars) - worst(one.bars) || rank(other.bars) - rank(one.bars) || other.bars.length - one.bars.length);
+  return sorted.flatMap(({ label, bars }) => packed(bars, MOST_BESIDE).map((own, n) => ({ label: n ? "" : label, bars: own })));
 }
 
 const COLUMNS = [
-  { name: "Run", tight: true, cell: (/** @type {any} */ it) => html`<a class="id" href=${runHref(it)}>${it.run_id.slice(-8)}</a>` },
   { name: "Job or task", lead: true, cell: (/** @type {any} */ it) => it.name },
+  { name: "Run", tight: true, cell: (/** @type {any} */ it) => html`<a class="id" href=${runHref(it)}>${it.run_id.slice(-8)}</a>` },
   { name: "State", tight: true, cell: (/** @type {any} */ it) => html`<${Badge} state=${it.state} />` },
   { name: "Began", tight: true, cell: (/** @type {any} */ it) => html`<${When} at=${it.began_at} />` },
   { name: "Took", tight: true, number: true, cell: (/** @type {any} */ it) => (it.ended_at ? length(Date.parse(it.ended_at) - Date.parse(it.began_at)) : "–") },
@@ -56,10 +61,12 @@ const COLUMNS = [
 /** The same attempts as text, the newest first.
  * @param {{ found: SpanPage, by: string }} given */
 function AsTable({ found, by }) {
-  const rows = found.items.slice(-MOST_ROWS).reverse();
+  const [shown, setShown] = useState(FIRST_ROWS);
+  const all = found.items.slice(-MOST_ROWS).reverse();
+  const rows = all.slice(0, shown);
   const own = by === "queue" || by === "tag" ? [{ name: by === "queue" ? "Queue" : "Tags", cell: (/** @type {any} */ it) => rowsOf(it, by).join(", ") }] : [];
-  return html`<div class="stack"><${Table} label="attempts" columns=${[...COLUMNS, ...own]} rows=${rows} id=${(/** @type {any} */ it) => `${it.run_id} ${it.attempt}`} href=${runHref} />
-    ${found.items.length > rows.length && html`<p class="muted">The newest ${rows.length} of ${found.items.length.toLocaleString("en-GB")} attempts. A shorter span shows all.</p>`}</div>`;
+  return html`<div class="stack"><${Table} label="attempts" columns=${[...COLUMNS, ...own]} rows=${rows} id=${(/** @type {any} */ it) => `${it.run_id} ${it.attempt}`} href=${runHref} more=${all.length > rows.length ? () => setShown(shown + FIRST_ROWS) : undefined} />
+    ${found.items.length > all.length && html`<p class="muted">The newest ${all.length} of ${found.items.length.toLocaleString("en-GB")} attempts. A shorter span shows all.</p>`}</div>`;
 }
 
 export default function Timeline() {
@@ -69,7 +76,7 @@ export default function Timeline() {
   const spans = useResource("/v1/timeline", { since: since(span), ...(by === "queue" || by === "tag" ? { jobs: true } : {}) }, (news) => news.more || news.runs.size > 0);
   const next = useResource("/v1/jobs", { sort: "next", state: "active", fields: "row", limit: 15 }, (news) => news.more || news.jobs.size > 0);
   const until = Math.ceil(now().getTime() / 15_000) * 15_000;
-  const end = until + lengthOf(span) * AHEAD;
+  const end = until + (by === "name" ? lengthOf(span) * AHEAD : 0);
   const lanes = useMemo(() => (spans.data ? lanesOf(spans.data, next.data?.items ?? [], by, until, end) : []), [spans.data, next.data, by, until]);
   return html`<${Head} title="Timeline" /><div class="toolbar"><${Spans} chosen=${span} choices=${SPANS} />
       <nav class="spans" aria-label="rows">${BY.map(([each, name]) => html`<a href=${to("/timeline", { ...Object.fromEntries(place.value.query), by: each })} aria-current=${each === by ? "true" : null}>${name}</a>`)}</nav>
@@ -77,5 +84,5 @@ export default function Timeline() {
     <${Loaded} of=${spans}>${(/** @type {SpanPage} */ found) => lanes.length === 0
       ? html`<${Empty}>Nothing ran in this span, and nothing is planned soon.</${Empty}>`
       : isTable ? html`<${AsTable} found=${found} by=${by} />` : html`<section class="panel"><div class="body"><${Lanes} lanes=${lanes.slice(0, MOST_LANES)} from=${until - lengthOf(span)} to=${end} label="runs over time" href=${(/** @type {string} */ id) => to(`/runs/${id}`)} />
-        ${lanes.length > MOST_LANES && html`<p class="muted">${lanes.length - MOST_LANES} more rows without failures that are not shown.</p>`}${found.partial && html`<p class="muted">${(found.left_out ?? 0).toLocaleString("en-GB")} of ${(found.events ?? 0).toLocaleString("en-GB")} events are left out; failures are not. A shorter span shows all.</p>`}</div></section>`}</${Loaded}>`;
+        ${lanes.length > MOST_LANES && html`<p class="muted">${lanes.length - MOST_LANES} more rows${lanes.slice(MOST_LANES).some(({ bars }) => bars.some((bar) => BAD.includes(bar.state))) ? "" : " without failures"} that are not shown.</p>`}${found.partial && html`<p class="muted">${(found.left_out ?? 0).toLocaleString("en-GB")} of ${(found.events ?? 0).toLocaleString("en-GB")} events are left out; failures are not. A shorter span shows all.</p>`}</div></section>`}</${Loaded}>`;
 }

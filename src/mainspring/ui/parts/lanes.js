@@ -26,6 +26,17 @@ function tickText(at, step, isLong) {
   return new Intl.DateTimeFormat("en-GB", { ...parts, timeZone: zoneOf() }).format(at);
 }
 
+/** How far the clocks of a zone are ahead of UTC.
+ * @param {string} zone */
+function offsetIn(zone) {
+  const writer = new Intl.DateTimeFormat("en-GB", { timeZone: zone, year: "numeric", month: "numeric", day: "numeric", hour: "numeric", minute: "numeric", second: "numeric", hourCycle: "h23" });
+  return (/** @type {number} */ at) => {
+    const part = /** @type {Record<string, number>} */ ({});
+    for (const { type, value } of writer.formatToParts(at)) part[type] = Number(value);
+    return Date.UTC(part.year, part.month - 1, part.day, part.hour, part.minute, part.second) - Math.floor(at / 1000) * 1000;
+  };
+}
+
 /** @param {HTMLCanvasElement} canvas @param {Lane[]} lanes @param {number} from @param {number} to */
 function paint(canvas, lanes, from, to) {
   const width = canvas.clientWidth;
@@ -53,13 +64,19 @@ function paint(canvas, lanes, from, to) {
 /** @param {CanvasRenderingContext2D} pen @param {(at: number) => number} x @param {number} from @param {number} to @param {number} most
  * @param {number} height @param {(name: string) => string} ink */
 function axis(pen, x, from, to, most, height, ink) {
-  const { step, at } = ticks(from, to, most);
+  const offset = offsetIn(zoneOf());
+  const { step, at } = ticks(from, to, most, offset);
+  let free = 0;
   for (const each of at) {
     pen.fillStyle = ink("line");
     pen.fillRect(x(each), 18, 1, height);
     pen.fillStyle = ink("muted");
-    const text = tickText(each, step, to - from > 864e5);
-    if (x(each) + 3 + pen.measureText(text).width <= pen.canvas.clientWidth) pen.fillText(text, x(each) + 3, 12);  // A text that does not fit would be cut.
+    const isMidnight = (each + offset(each)) % 864e5 === 0;
+    const text = tickText(each, isMidnight ? 864e5 : step, to - from > 864e5);
+    const width = pen.measureText(text).width;
+    const left = x(each) + 3 + width <= pen.canvas.clientWidth ? x(each) + 3 : x(each) - 3 - width;  // The last one stands before its line.
+    if (left >= free) pen.fillText(text, left, 12);
+    free = left + width + 4;
   }
 }
 
