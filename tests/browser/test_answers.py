@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -120,7 +121,7 @@ def test_all_that_match_are_those_of_the_span_that_is_shown(open_page: OpenPage,
     sent: list[dict[str, Any]] = []
 
     def refuse(route: Route) -> None:
-        sent.append(route.request.post_data_json)
+        sent.append(json.loads(route.request.post_data or "{}"))
         route.fulfill(json={"matched": 1, "done": 0, "runs": {}, "refused": {}, "next": None})
 
     page = open_page("/settings")
