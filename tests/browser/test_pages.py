@@ -438,5 +438,10 @@ def test_a_run_under_way_shows_its_attempt_and_tabs_are_counted_each_for_itself(
 def test_what_is_not_there_says_so(open_page: OpenPage) -> None:
     page = open_page("/jobs/nothing-of-the-kind", expects_faults=True)
     expect(page.get_by_role("alert")).to_contain_text("nothing-of-the-kind")
+    page.goto(page.url.replace("/jobs/nothing-of-the-kind", f"/runs/{'0' * 26}"))
+    alert = page.get_by_role("alert")
+    expect(alert).to_contain_text("There is no run …00000000: mainspring run list shows those that are kept.")
+    expect(alert.get_by_role("link")).to_have_count(0)
+    page.goto(page.url.replace(f"/runs/{'0' * 26}", "/jobs/nothing-of-the-kind"))
     page.goto(page.url.replace("/jobs/nothing-of-the-kind", "/elsewhere"))
     expect(page.get_by_text("This page does not exist.")).to_be_visible()

@@ -2,7 +2,7 @@
 import { Problem } from "../api.js";
 import { lookOf } from "../draw/text.js";
 import { html, useEffect, useState } from "../html.js";
-import { to } from "../router.js";
+import { place, to } from "../router.js";
 import { When } from "./when.js";
 
 /** Up to this length no name needs a place to break. */
@@ -31,7 +31,7 @@ const RUN = /\b(0[0-9a-hjkmnp-tv-z]{25})\b/;
 /** A sentence of the server, whose commands stand in backticks. Its instants are shown in the zone of all others, and its runs are links.
  * @param {{ text: string, zone?: string, job?: boolean }} given */
 export function Sentence({ text, zone, job }) {
-  const linked = (/** @type {string} */ part) => part.split(RUN).map((each, n) => (n % 2 ? html`<a class="nowrap" href=${to(`/runs/${each}`)}>…${each.slice(-8)}</a>` : each));
+  const linked = (/** @type {string} */ part) => part.split(RUN).map((each, n) => (n % 2 ? (place.value.path.endsWith(each) ? `…${each.slice(-8)}` : html`<a class="nowrap" href=${to(`/runs/${each}`)}>…${each.slice(-8)}</a>`) : each));
   const timed = (/** @type {string} */ part) => part.split(INSTANT).map((each, n) => (n % 2 ? html`<${When} at=${each} zone=${zone} job=${job} />` : linked(each)));
   return text.split("`").map((part, n) => (n % 2 ? html`<code>${wordsOf(part)}</code>` : timed(part)));
 }
@@ -53,12 +53,13 @@ export function Trouble({ error, retry }) {
   const problem = error instanceof Problem ? error : null;
   const title = problem?.title || (problem ? "Refused" : error instanceof SyntaxError ? "This is not JSON" : error instanceof TypeError ? "The server does not answer" : "Not all of it is done");
   const text = error instanceof TypeError && UNREACHABLE.test(error.message) ? "There is no connection to it. This page goes on as soon as there is." : error.message;
+  const isMissing = problem?.status === 404;  // The sentence says no less than the title.
   return html`<div class="problem" role="alert">
-    <strong>${title}</strong>
-    <span><${Sentence} text=${text} /></span>
+    ${!isMissing && html`<strong>${title}</strong>`}
+    <span><${Sentence} text=${isMissing ? `${text.slice(0, 1).toUpperCase()}${text.slice(1).replace(/\.?$/, ".")}` : text} /></span>
     ${problem?.remedy && problem.faults.length < 2 && html`<span class="muted"><${Sentence} text=${problem.remedy} /></span>`}
     ${problem?.request && html`<span class="muted mono">request ${problem.request}</span>`}
-    ${retry && problem?.status !== 404 && html`<button onClick=${retry}>Try again</button>`}
+    ${retry && !isMissing && html`<button onClick=${retry}>Try again</button>`}
   </div>`;
 }
 
