@@ -219,14 +219,15 @@ def test_what_cannot_be_a_hook_is_refused(app: Mainspring) -> None:
     async def coroutine(anything: Any = None) -> None: ...
     def plain(anything: Any = None) -> None: ...
 
-    for declare, function in (
+    wrong: list[tuple[Any, Any]] = [
         (app.lifespan, coroutine),
         (app.on_submit, coroutine),
         (app.around, coroutine),
         (app.around, plain),
-    ):
+    ]
+    for declare, function in wrong:
         with pytest.raises(InvalidInput):
-            declare(function)  # type: ignore[type-var]  # What is refused.
+            declare(function)
 
 
 PROCESSES = """

@@ -90,14 +90,13 @@ class RunStream(io.TextIOBase):
         """The binary stream below, which bypasses the log of the run."""
         return self._inner.buffer
 
-    # Of these two typeshed says that they can be assigned. In CPython the base class has getters without setters.
     @property
-    def encoding(self) -> str:  # type: ignore[override]  # The base has a getter, too.
+    def encoding(self) -> str:  # type: ignore[override]  # CPython has no setter, though typeshed says so.
         """The encoding of the stream."""
         return self._inner.encoding
 
     @property
-    def errors(self) -> str | None:  # type: ignore[override]  # The base has a getter, too.
+    def errors(self) -> str | None:  # type: ignore[override]  # CPython has no setter, though typeshed says so.
         """What happens to characters that the encoding lacks."""
         return self._inner.errors
 

@@ -1,7 +1,6 @@
 """The manifests of deploy/kubernetes: the figures that they promise, and references that lead somewhere."""
 
 import json
-import shutil
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -99,8 +98,6 @@ def scraped(namespace: str, job: str, pod: str, depth: int, **labels: str) -> di
 
 @pytest.mark.parametrize("asking", ["adapter", "keda"])
 def test_the_depth_counts_once_however_many_pods_of_a_namespace_report_it(asking: str, tmp_path: Path) -> None:
-    if shutil.which("promtool") is None:
-        pytest.skip("promtool is not installed")
     places = [{"queue": "video", "region": "eu", "priority": "5"}, {"queue": "mail", "region": "eu", "priority": "1"}]
     pods = [("mainspring-server", "server-1"), ("mainspring-server", "server-2"), ("mainspring-worker", "worker-1")]
     series = [
