@@ -37,7 +37,8 @@ def held(level: Level, measured: float, seconds: int, now: int = 0) -> Level:
 def test_a_level_gives_up_what_those_before_it_do() -> None:
     assert Level().given_up == ""
     assert Level(SHEDDING).given_up == "runs of priorities 8 to 10 are skipped"
-    assert Level(REFUSING).given_up == ", ".join(GIVEN_UP[1:])
+    assert Level(REFUSING).given_up == ", ".join(reversed(GIVEN_UP[1:]))
+    assert Level(REFUSING).given_up.startswith("new work is refused")
 
 
 def test_the_order_is_shed_slow_history_no_waiting_refuse() -> None:

@@ -102,7 +102,7 @@ function Banners() {
   const texts = /** @type {[string, string, string][]} */ ([]);
   if (now && !now.leader && now.attention.some((/** @type {any} */ each) => each.kind === "no-leader")) texts.push(["No node leads: no job fires.", "/cluster", "cluster"]);
   if (now && now.workers.active === 0) texts.push(["No worker is running: no run starts.", "/workers", "workers"]);
-  if (now && now.degradation !== "normal") texts.push([`Under pressure, load is ${(now.pressure ?? 0).toFixed(1)} times its limit: ${(now.given_up ?? "").split(", ").reverse().join(", ")}.`, "", ""]);
+  if (now && now.degradation !== "normal") texts.push([`Under pressure, load is ${(now.pressure ?? 0).toFixed(1)} times its limit: ${now.given_up}.`, "", ""]);
   for (const [name, meanwhile] of Object.entries(now?.breakers ?? {})) texts.push([`The circuit breaker of the ${name} is open: ${meanwhile}.`, "/cluster", "cluster"]);
   if (now && standing.value.error instanceof Problem && standing.value.error.status === 503) texts.push([standing.value.error.message, "/cluster", "cluster"]);
   const left = me.value?.expires_at ? Date.parse(me.value.expires_at) - clockNow().getTime() : Infinity;

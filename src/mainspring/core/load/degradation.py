@@ -67,8 +67,8 @@ class Level(NamedTuple):
 
     @property
     def given_up(self) -> str:
-        """All that is given up at the level, for people."""
-        return ", ".join(GIVEN_UP[1 : self.number + 1])
+        """All that is given up at the level, for people: what was given up last, and hurts most, first."""
+        return ", ".join(reversed(GIVEN_UP[1 : self.number + 1]))
 
 
 def pressure(load: Load, limits: Limits) -> float:

@@ -65,9 +65,9 @@ const REGIONS = [
 function Pressure() {
   const now = standing.value.data;
   if (!now || (now.degradation ?? "normal") === "normal") return null;
-  return html`<section class="panel pressed" aria-label="pressure"><header><h2>Under pressure: ${now.pressure} times the limit</h2></header><div class="body stack">
+  return html`<section class="panel pressed" aria-label="pressure"><header><h2>Under pressure: ${(now.pressure ?? 0).toFixed(1)} times the limit</h2></header><div class="body stack">
     <p>Given up now: ${now.given_up}.</p>
-    <p>The pressure is the worst of three figures, each divided by its limit: how many due runs of priorities 1 to 7 wait (<code>most_waiting</code>, 1,000,000 unless set), how late they are where all workers are busy (<code>most_late</code>, 10 minutes), and how long requests wait for the database (<code>most_pool_wait</code>, 1 second). The first two are this namespace's own.</p>
+    <p>The pressure is the worst of three figures, each divided by its limit: how many due runs of priorities 1 to 7 wait (<code>most_waiting</code>), how late they are where all workers are busy (<code>most_late</code>), and how long requests wait for the database (<code>most_pool_wait</code>). The first two are this namespace's own.</p>
     <p>From 1 on, due runs of priorities 8 to 10 that were never tried are skipped; from 1.5 on, lists of the past answer slowly; from 2 on, runs that allow it do not wait for what they follow; from 3 on, new work is refused. A level begins after 3 s above its mark, and ends after 15 s below 70 % of it.</p>
     <p>It falls as runs end: start workers for the fullest queue, raise their concurrency, or cancel what nobody needs any more.</p></div></section>`;
 }
